@@ -1,0 +1,1 @@
+"""Model files: containers (safetensors, GGUF), tensor names, and the local model store."""
