@@ -34,10 +34,24 @@ class ContextLengthExceeded(InvalidRequest):
     The message starts with "This model's maximum context length is", which client libraries match on.
     """
 
-    def __init__(self, *, prompt_tokens: int, context_length: int, param: str | None = "messages") -> None:
+    def __init__(
+        self,
+        *,
+        prompt_tokens: int,
+        context_length: int,
+        max_tokens: int | None = None,
+        param: str | None = None,
+    ) -> None:
+        if max_tokens is None:
+            asked = f"your prompt contains {prompt_tokens} input tokens. Shorten the prompt"
+        else:
+            asked = (
+                f"you asked for {max_tokens} output tokens and your prompt contains {prompt_tokens} input tokens. "
+                "Lower max_tokens or shorten the prompt"
+            )
         super().__init__(
-            f"This model's maximum context length is {context_length} tokens. However, your prompt contains "
-            f"{prompt_tokens} input tokens. Shorten the prompt, or serve with a larger --max-len or --kv-memory.",
+            f"This model's maximum context length is {context_length} tokens. However, {asked}, "
+            "or serve with a larger --max-len or --kv-memory.",
             param=param,
             code="context_length_exceeded",
         )

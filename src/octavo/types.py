@@ -145,9 +145,7 @@ def _check_real(name: str, value: float, low: float, high: float, *, open_low: b
         raise InvalidRequest(f"{name} must lie in {bracket}{low:g}, {high:g}], got {value!r}", param=name)
 
 
-def _check_whole(
-    name: str, value: int | None, *, low: int, high: int | None = None, optional: bool = False
-) -> None:
+def _check_whole(name: str, value: int | None, *, low: int, high: int | None = None, optional: bool = False) -> None:
     if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, int):
