@@ -1,0 +1,232 @@
+"""Configuration: what the user says (EngineConfig, ServerConfig) and what was decided from it (Resolved).
+
+Each option is defined once, here; command-line flags, `--help` and the table in docs/configuration.md are made
+from these definitions. `resolve()` is pure: it takes numbers and returns numbers with reasons. Nothing below it
+reads configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from octavo.core.admission import Limits
+from octavo.core.kv_spec import BLOCK_SIZES, DEFAULT_BLOCK_SIZE, KVSpec
+from octavo.errors import ConfigError
+
+DEFAULT_MODEL = "smollm2"
+# Share of the memory that is free once the weights are loaded; the rest stays with the user's other programs.
+AUTO_KV_SHARE = 0.25
+MIN_CONTEXT = 32
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the user says about the engine. Defaults suit a laptop."""
+
+    model: Annotated[
+        str, Meta(description="A name from `octavo list`, a directory, a .gguf file, or a hub id (org/name).")
+    ] = DEFAULT_MODEL
+    max_len: Annotated[
+        int | None, Meta(description="Longest context of one chat in tokens. Default: what the model allows and fits.")
+    ] = None
+    kv_memory: Annotated[
+        str | None, Meta(description="Memory of the KV cache, such as 2GiB. Default: a quarter of what is free.")
+    ] = None
+    block_size: Annotated[int, Meta(description="Tokens in one KV block: 8, 16 or 32.")] = DEFAULT_BLOCK_SIZE
+    max_running: Annotated[int, Meta(description="Chats computed at once; more of them wait their turn.")] = 64
+    chunk: Annotated[
+        int, Meta(description="Prompt tokens computed in one step; less makes the others' answers smoother.")
+    ] = 256
+    queue: Annotated[int, Meta(description="Requests that may wait; more are turned away with 429.")] = 1024
+    watermark: Annotated[
+        float, Meta(description="Share of the KV blocks that admission leaves free for chats that grow.")
+    ] = 0.01
+    prefix_cache: Annotated[bool, Meta(description="Reuse the KV blocks of prompts that begin alike.")] = True
+    backend: Annotated[str, Meta(description="Which implementation computes: auto or reference.")] = "auto"
+    dtype: Annotated[str, Meta(description="Number format of activations: auto, float32 or float64.")] = "auto"
+    offline: Annotated[bool, Meta(description="Open no outbound connection at all.")] = False
+    debug: Annotated[bool, Meta(description="Check every invariant of the KV pool whenever the engine is idle.")] = (
+        False
+    )
+
+    def __post_init__(self) -> None:
+        if self.block_size not in BLOCK_SIZES:
+            raise ConfigError(f"--block-size must be one of {', '.join(map(str, BLOCK_SIZES))}, got {self.block_size}")
+        for name, value in (("max-running", self.max_running), ("chunk", self.chunk), ("queue", self.queue)):
+            if value < 1:
+                raise ConfigError(f"--{name} must be at least 1, got {value}")
+        if self.max_len is not None and self.max_len < MIN_CONTEXT:
+            raise ConfigError(f"--max-len must be at least {MIN_CONTEXT}, got {self.max_len}")
+        if not 0.0 <= self.watermark < 1.0:
+            raise ConfigError(f"--watermark must lie in [0, 1), got {self.watermark}")
+        if self.kv_memory is not None:
+            parse_bytes(self.kv_memory)
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the user says about the HTTP server."""
+
+    host: Annotated[str, Meta(description="Address to listen on. 0.0.0.0 serves the whole network.")] = "127.0.0.1"
+    port: Annotated[int, Meta(description="Port to listen on.")] = 8000
+    served_name: Annotated[
+        str | None, Meta(description="The model's name in the API. Default: the name it was started with.")
+    ] = None
+    max_body: Annotated[str, Meta(description="Largest request body, such as 8MiB.")] = "8MiB"
+    drain: Annotated[float, Meta(description="Seconds that running answers get to finish after Ctrl-C.")] = 30.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"--port must lie between 0 and 65535, got {self.port}")
+        if self.drain < 0:
+            raise ConfigError(f"--drain must not be negative, got {self.drain}")
+        parse_bytes(self.max_body)
+
+
+class Decision(msgspec.Struct, frozen=True, array_like=True):
+    """One line of the plan that is printed on start: what was decided, and why."""
+
+    name: str
+    value: str
+    reason: str
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided. Only numbers and names; travels from the engine to the front end."""
+
+    backend: str
+    dtype: str
+    weight_bytes: int
+    block_size: int
+    blocks: int
+    bytes_per_token: int
+    max_len: int
+    vocab: int
+    rows: int
+    chunk: int
+    queue: int
+    watermark_blocks: int
+    prefix_cache: bool
+    decisions: list[Decision]
+
+    @property
+    def kv_tokens(self) -> int:
+        return self.blocks * self.block_size
+
+    @property
+    def kv_bytes(self) -> int:
+        return self.kv_tokens * self.bytes_per_token
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            rows=self.rows,
+            chunk=self.chunk,
+            max_len=self.max_len,
+            vocab=self.vocab,
+            queue=self.queue,
+            watermark=self.watermark_blocks,
+        )
+
+
+def resolve(
+    config: EngineConfig,
+    *,
+    spec: KVSpec,
+    context_length: int,
+    vocab: int,
+    weight_bytes: int,
+    free_bytes: int,
+    backend: str,
+    dtype: str,
+) -> Resolved:
+    """Decide everything that depends on model and machine. `free_bytes` is memory free before loading.
+
+    ConfigError, with the numbers and what to change, when not even one short chat fits.
+    """
+    after_weights = free_bytes - weight_bytes
+    if after_weights <= 0:
+        raise ConfigError(
+            f"the weights need {format_bytes(weight_bytes)} and {format_bytes(free_bytes)} of memory are free: "
+            "close other programs, or choose a smaller model"
+        )
+    wanted_context = min(context_length, config.max_len or context_length)
+    if config.max_len is not None and config.max_len > context_length:
+        raise ConfigError(f"--max-len {config.max_len} exceeds the {context_length} tokens this model was made for")
+    useful = config.max_running * spec.blocks_for(wanted_context)  # more blocks than this could never be used
+    if config.kv_memory is not None:
+        asked = parse_bytes(config.kv_memory)
+        if asked > after_weights:
+            raise ConfigError(
+                f"--kv-memory {config.kv_memory} exceeds the {format_bytes(after_weights)} that are free beside the "
+                f"weights ({format_bytes(weight_bytes)})"
+            )
+        blocks, kv_reason = spec.blocks_in(asked), f"--kv-memory {config.kv_memory}"
+    else:
+        share = int(after_weights * AUTO_KV_SHARE)
+        blocks, kv_reason = spec.blocks_in(share), f"{AUTO_KV_SHARE:.0%} of the memory free beside the weights"
+        if blocks > useful:
+            blocks, kv_reason = useful, f"{config.max_running} chats of {wanted_context} tokens need no more"
+    if blocks * spec.block_size < MIN_CONTEXT:
+        raise ConfigError(
+            f"the KV cache would hold {blocks * spec.block_size} tokens and needs {MIN_CONTEXT} at least "
+            f"({format_bytes(spec.bytes_per_block)} per block of {spec.block_size}): raise --kv-memory or free memory"
+        )
+    max_len = min(wanted_context, blocks * spec.block_size)
+    if max_len < wanted_context:
+        len_reason = "the KV cache holds no more; raise --kv-memory for longer chats"
+    else:
+        len_reason = "--max-len" if config.max_len is not None else "the model's own limit"
+    tokens = blocks * spec.block_size
+    decisions = [
+        Decision("weights", format_bytes(weight_bytes), f"{backend} backend, {dtype}"),
+        Decision("KV cache", format_bytes(blocks * spec.bytes_per_block), kv_reason),
+        Decision(
+            "KV blocks", f"{blocks} x {spec.block_size} tokens", f"{format_bytes(spec.bytes_per_token)} per token"
+        ),
+        Decision("context", f"{max_len} tokens", len_reason),
+        Decision("room", f"{tokens} tokens", _room_reason(tokens, max_len, config.max_running)),
+    ]
+    return Resolved(
+        backend=backend,
+        dtype=dtype,
+        weight_bytes=weight_bytes,
+        block_size=spec.block_size,
+        blocks=blocks,
+        bytes_per_token=spec.bytes_per_token,
+        max_len=max_len,
+        vocab=vocab,
+        rows=config.max_running,
+        chunk=config.chunk,
+        queue=config.queue,
+        watermark_blocks=max(1, int(blocks * config.watermark)),
+        prefix_cache=config.prefix_cache,
+        decisions=decisions,
+    )
+
+
+def parse_bytes(text: str) -> int:
+    """ "512MiB", "2GB" or a plain number to bytes; K, M, G and T are powers of 1024. ConfigError otherwise."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise ConfigError(f"{text!r} is not an amount of memory: write it like 512MiB or 2GiB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def format_bytes(count: int) -> str:
+    """1536 -> "1.5 KiB"."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _room_reason(tokens: int, max_len: int, max_running: int) -> str:
+    short = min(max_running, tokens // min(512, max_len))
+    return f"{tokens // max_len} chats of {max_len} tokens, or {short} chats of {min(512, max_len)}, at once"
