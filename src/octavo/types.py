@@ -124,7 +124,8 @@ class Output(msgspec.Struct, array_like=True):
     """New tokens of one choice of one request. Any number with `finish` None, then exactly one with it set.
 
     The end-of-sequence or stop token that ended a choice is counted in usage but not in `tokens`; `stop_token`
-    names it. `logprobs` aligns with `tokens` when the request asked for them.
+    names it. `logprobs` aligns with `tokens` when the request asked for them. `usage` comes with a choice's first
+    and final Output.
     """
 
     request_id: str

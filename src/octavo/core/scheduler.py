@@ -321,8 +321,9 @@ class Scheduler:
             if sequence.generated >= sequence.max_new:
                 output.finish = FinishReason.LENGTH
         outputs.append(output)
-        if output.finish is not None:
+        if output.finish is not None or sequence.generated == len(sequence.request.generated) + 1:
             output.usage = sequence.usage()
+        if output.finish is not None:
             self.counters.finished += 1
             self._end(sequence)
 

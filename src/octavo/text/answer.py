@@ -34,20 +34,22 @@ class Answer:
         self._stop = StopMatcher(params.stop, include=params.include_stop_str_in_output)
         self._prompt_tokens = prompt_tokens
         self._tokens = 0
+        self._cached_tokens = 0
 
     def push(self, output: Output) -> Delta:
         """Fold one Output in. Must not be called after the end."""
         assert not self.ended, "an answer is continued after its end"
         self._tokens += len(output.tokens)
+        if output.usage is not None:
+            self._cached_tokens = output.usage.cached_tokens
         text = self._detokenizer.push(output.tokens)
         if output.finish is not None:
             text += self._detokenizer.finish()
         text, stop = self._stop.push(text)
         delta = Delta(output.choice, text, output.tokens, output.logprobs)
         if stop is not None:
-            cached = output.usage.cached_tokens if output.usage else 0
             delta.finish, delta.stop = FinishReason.STOP, stop
-            delta.usage = Usage(self._prompt_tokens, self._tokens, cached)
+            delta.usage = Usage(self._prompt_tokens, self._tokens, self._cached_tokens)
         elif output.finish is not None:
             delta.text += self._stop.finish()
             delta.finish, delta.stop = output.finish, output.stop_token
