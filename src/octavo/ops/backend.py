@@ -120,6 +120,9 @@ class Backend(Protocol):
 
     def add(self, x_TD: Array, y_TD: Array, out_TD: Array) -> None: ...
 
+    def rows(self, x_TD: Array, count: int) -> Array:
+        """The first `count` rows of a buffer, without a copy."""
+
     def split(self, x_TC: Array, widths: tuple[int, ...]) -> list[Array]:
         """Column views of a merged linear's output, in order, without a copy."""
 
