@@ -1,0 +1,59 @@
+# Two commands do everything: `make serve` and `make test`. Each prepares what it needs; both can be repeated.
+
+PYTHON ?= python3
+MODEL ?= smollm2
+PORT ?= 8000
+
+RUN := .venv
+DEV := .venv-test
+PIP_FLAGS := --quiet --disable-pip-version-check
+
+ENOUGH := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null)
+ifneq ($(ENOUGH),1)
+$(error Octavo needs Python 3.11 or newer as "$(PYTHON)"; name another with: make PYTHON=/path/to/python3.x ...)
+endif
+
+.PHONY: help serve test check test-fast docs clean
+
+help:
+	@echo "make serve      install into $(RUN), fetch the default model if needed, start the server on port $(PORT)"
+	@echo "make test       install into $(DEV), then style, types and the whole default test suite"
+	@echo "make test-fast  the same without the slow tests"
+	@echo "make check      style and types only"
+	@echo "make docs       write the generated parts of docs/"
+	@echo "make clean      remove both environments and all caches"
+
+serve: $(RUN)/installed
+	$(RUN)/bin/octavo serve $(MODEL) --port $(PORT)
+
+test: check
+	$(DEV)/bin/pytest
+
+test-fast: check
+	$(DEV)/bin/pytest -m "not slow"
+
+check: $(DEV)/installed
+	$(DEV)/bin/ruff check .
+	$(DEV)/bin/ruff format --check .
+	$(DEV)/bin/mypy
+
+docs: $(DEV)/installed
+	$(DEV)/bin/python -m octavo.cli.options docs/configuration.md
+
+# The serving environment: no torch, no test tools.
+$(RUN)/installed: pyproject.toml
+	$(PYTHON) -m venv $(RUN)
+	@echo "Installing Octavo into $(RUN) (once, about half a minute) ..."
+	$(RUN)/bin/pip install $(PIP_FLAGS) -e .
+	@touch $@
+
+# The test environment: the oracles (transformers, torch for CPU) and the tools on top.
+$(DEV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DEV)
+	@echo "Installing Octavo with its test oracles into $(DEV) (once, a few minutes) ..."
+	$(DEV)/bin/pip install $(PIP_FLAGS) -c constraints.txt -e '.[test]'
+	@touch $@
+
+clean:
+	rm -rf $(RUN) $(DEV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -exec rm -rf {} +
