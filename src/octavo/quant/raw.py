@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+
+from octavo.quant.formats import FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +25,11 @@ class RawWeight:
     format: str
     shape: tuple[int, ...]
     data: np.ndarray
+
+    @classmethod
+    def view(cls, name: str, file: str, format: str, shape: tuple[int, ...], buffer: memoryview) -> RawWeight:
+        """A RawWeight over `buffer`, which holds exactly the tensor's bytes; nothing is copied."""
+        columns = shape[-1] if shape else 1
+        rows = math.prod(shape[:-1])
+        data = np.frombuffer(buffer, np.uint8).reshape(rows, FORMATS[format].row_bytes(columns))
+        return cls(name, file, format, shape, data)

@@ -1,0 +1,45 @@
+"""One file mapped read-only into memory. Owns opening, size and unmapping; knows nothing of what the file holds.
+
+Without numpy, so that the server front end may use it.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+from octavo.errors import CheckpointError
+
+
+class MappedFile:
+    """The bytes of `path`. Pages are read when touched and can be dropped by the system at any time."""
+
+    def __init__(self, path: Path) -> None:
+        """CheckpointError when the file is missing, empty, no plain file or unreadable."""
+        self.path = path
+        try:
+            if path.exists() and not path.is_file():  # opening a pipe, for one, would wait for ever
+                raise CheckpointError(f"{path}: not a file")
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError:
+            raise CheckpointError(f"{path}: no such file") from None
+        except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+            raise CheckpointError(f"{path}: cannot be read: {error}") from error
+        self.size = len(self._map)
+
+    @property
+    def bytes(self) -> mmap.mmap:
+        """The whole file; slices of it are copies."""
+        return self._map
+
+    def view(self, start: int, length: int) -> memoryview:
+        """`length` bytes from `start` on, without a copy."""
+        return memoryview(self._map)[start : start + length]
+
+    def close(self) -> None:
+        """Unmap. While views are alive the mapping stays, and goes with the last of them."""
+        try:
+            self._map.close()
+        except BufferError:
+            del self._map
