@@ -68,9 +68,10 @@ class Engine:
         """Nothing to do until the next add(): no unfinished request, no launched step."""
         return not self.scheduler.unfinished and not self._pending
 
-    def add(self, request: Request) -> None:
-        """Accept a request. Raises InvalidRequest or QueueFull; an accepted one ends with final Outputs."""
-        self.scheduler.add(request)
+    def add(self, request: Request, *, accepted: bool = False) -> None:
+        """Accept a request. Raises InvalidRequest or QueueFull; an accepted one ends with final Outputs.
+        `accepted`: it was taken before, so QueueFull is not an answer any more."""
+        self.scheduler.add(request, accepted=accepted)
 
     def abort(self, request_id: str, choice: int | None = None) -> None:
         """End a request or one of its choices; its final Output comes with the next step()."""

@@ -52,11 +52,12 @@ class Scheduler:
 
     # --- the four operations ---
 
-    def add(self, request: Request) -> None:
-        """Queue a request. InvalidRequest if it could never be served, QueueFull if too many wait."""
+    def add(self, request: Request, *, accepted: bool = False) -> None:
+        """Queue a request. InvalidRequest if it could never be served, QueueFull if too many wait. One that was
+        `accepted` already (by an engine that died, or while this one loaded) is not turned away by the queue."""
         if request.id in self._live:
             raise ValueError(f"request id {request.id!r} is in use")
-        if len(self.waiting) >= self.limits.queue:
+        if not accepted and len(self.waiting) >= self.limits.queue:
             raise QueueFull(len(self.waiting), self.limits.queue)
         choices = sequences_for(request, self.limits, self.pool, self._eos_ids, self._arrivals)
         self._arrivals += 1
