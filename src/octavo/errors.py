@@ -67,6 +67,10 @@ class ModelNotFound(InvalidRequest):
         self.model = model
 
 
+class RequestTooLarge(InvalidRequest):
+    """The request has more bytes than the server reads (HTTP only)."""
+
+
 class QueueFull(OctavoError):
     """Too many requests wait already. Nothing is wrong with this one: try again after `retry_after_s`."""
 
@@ -96,3 +100,10 @@ class UnsupportedModel(CheckpointError):
 
 class StoreError(OctavoError):
     """A model could not be found, fetched or placed in the store (unknown name, no network, disk full)."""
+
+
+# --- measurements -------------------------------------------------------------------------------------------
+
+
+class BenchError(OctavoError):
+    """The server under test could not be started, reached, or does not speak the protocol."""

@@ -1,0 +1,100 @@
+"""A server of our own under test: `octavo serve` as a child process on a free port, and how much memory it and its
+children take. Ends with the `with` block, by process id.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from octavo.errors import BenchError
+
+START_S = 600.0  # a large model is being read from disk
+STOP_S = 10.0
+SAMPLE_S = 0.1
+ADDRESS = re.compile(r"https?://[^\s/]+:\d+")
+ERROR_LINES = 15
+
+
+class ServerProcess:
+    """`with ServerProcess(arguments) as server`: `server.base_url` answers from then on.
+
+    `arguments` follow `octavo serve`. BenchError, with the server's last words, when it does not come up.
+    """
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._command = [sys.executable, "-m", "octavo", "serve", *arguments, "--port", "0"]
+        self.base_url = ""
+        self.peak_rss_bytes = 0
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=self._errors, text=True)
+        try:
+            self.base_url = self._wait_for_address()
+        except BaseException:
+            self._stop()
+            raise
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over.set()
+        self._sampler.join()
+        self._stop()
+
+    def _wait_for_address(self) -> str:
+        """The address that the server prints once it answers."""
+        overdue = threading.Timer(START_S, self._process.kill)
+        overdue.start()
+        try:
+            assert self._process.stdout is not None
+            for line in self._process.stdout:
+                if match := ADDRESS.search(line):
+                    threading.Thread(target=self._process.stdout.read, daemon=True).start()  # keeps its pipe empty
+                    return match[0]
+        finally:
+            overdue.cancel()
+        self._process.wait()
+        self._errors.seek(0)
+        said = "".join(self._errors.readlines()[-ERROR_LINES:]).strip()
+        raise BenchError(
+            f"the server did not start (exit code {self._process.returncode}): {said or 'it said nothing'}"
+        )
+
+    def _sample(self) -> None:
+        """Keep the largest resident size of the process tree; pages that two processes share count twice."""
+        while not self._over.wait(SAMPLE_S):
+            try:
+                root = psutil.Process(self._process.pid)
+                tree = [root, *root.children(recursive=True)]
+                self.peak_rss_bytes = max(self.peak_rss_bytes, sum(_rss(process) for process in tree))
+            except psutil.NoSuchProcess:
+                return
+
+    def _stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+
+def _rss(process: psutil.Process) -> int:
+    try:
+        size: int = process.memory_info().rss
+    except psutil.NoSuchProcess:
+        return 0
+    return size
