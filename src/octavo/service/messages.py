@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from octavo.config import Resolved
@@ -9,8 +11,18 @@ from octavo.core.engine import Stats
 from octavo.types import ErrorInfo, Output, Request
 
 
+class Start(msgspec.Struct, tag=True, array_like=True):
+    """The first message to a child: `factory` ("module:function") builds the engine from `payload` (builtins)."""
+
+    factory: str
+    payload: dict[str, Any]
+
+
 class Submit(msgspec.Struct, tag=True, array_like=True):
+    """`accepted`: the front end took this request before this engine was there, so its queue must take it too."""
+
     request: Request
+    accepted: bool = False
 
 
 class Abort(msgspec.Struct, tag=True, array_like=True):
@@ -48,5 +60,5 @@ class Fatal(msgspec.Struct, tag=True, array_like=True):
     error: ErrorInfo
 
 
-ToEngine = Submit | Abort
+ToEngine = Start | Submit | Abort
 FromEngine = Progress | Ready | Outputs | Fatal
