@@ -102,7 +102,11 @@ class StoreError(OctavoError):
     """A model could not be found, fetched or placed in the store (unknown name, no network, disk full)."""
 
 
-# --- measurements -------------------------------------------------------------------------------------------
+# --- the command line ---------------------------------------------------------------------------------------
+
+
+class BatchFileError(OctavoError):
+    """A batch cannot be read, or the file for its results is a file of another kind."""
 
 
 class BenchError(OctavoError):

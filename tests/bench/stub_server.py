@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from octavo.server.metrics import COUNTERS
+
 TEMPLATE_TOKENS = 7
 TOKENS_PER_WORD = 2
 
@@ -127,13 +129,14 @@ def usage(stub: Stub, body: dict[str, Any]) -> dict[str, int]:
 
 
 def metrics_text(stub: Stub) -> str:
-    return (
-        "# TYPE octavo_useful_slot_seconds counter\n"
-        f"octavo_useful_slot_seconds_total {stub.useful}\n"
-        "# TYPE octavo_allocated_slot_seconds counter\n"
-        f"octavo_allocated_slot_seconds_total {stub.allocated}\n"
-        "# TYPE octavo_preemptions counter\n"
-        f"octavo_preemptions_total {len(stub.streams)}\n"
-        "# TYPE octavo_prefix_hit_tokens counter\n"
-        "octavo_prefix_hit_tokens_total 0\n"
+    """Octavo's own names, as the comparison of readings looks for them."""
+    values = {
+        "useful_slot_seconds": stub.useful,
+        "allocated_slot_seconds": stub.allocated,
+        "preemptions": len(stub.streams),
+        "hit_tokens": 0,
+    }
+    return "".join(
+        f"# TYPE octavo_{COUNTERS[stat][0]} counter\noctavo_{COUNTERS[stat][0]}_total {value}\n"
+        for stat, value in values.items()
     )

@@ -11,11 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from octavo.bench.client import Client, ServerRefused
 from octavo.bench.report import EngineFigures
+from octavo.server.metrics import COUNTERS
 
-USEFUL = "octavo_useful_slot_seconds_total"
-ALLOCATED = "octavo_allocated_slot_seconds_total"
-PREEMPTIONS = "octavo_preemptions_total"
-HIT_TOKENS = "octavo_prefix_hit_tokens_total"
+
+def _total(stat: str) -> str:
+    """The sample that publishes a total of the engine's Stats."""
+    return f"octavo_{COUNTERS[stat][0]}_total"
 
 
 def read_metrics(base_url: str) -> dict[str, float]:
@@ -42,17 +43,18 @@ def engine_figures(
 ) -> EngineFigures:
     """The difference of two readings."""
 
-    def added(name: str) -> float | None:
+    def added(stat: str) -> float | None:
+        name = _total(stat)
         return after[name] - before[name] if name in before and name in after else None
 
-    def whole(name: str) -> int | None:
-        difference = added(name)
+    def whole(stat: str) -> int | None:
+        difference = added(stat)
         return None if difference is None else round(difference)
 
-    useful, allocated = added(USEFUL), added(ALLOCATED)
+    useful, allocated = added("useful_slot_seconds"), added("allocated_slot_seconds")
     return EngineFigures(
         peak_rss_bytes=peak_rss_bytes,
         kv_utilisation=useful / allocated if useful is not None and allocated else None,
-        preemptions=whole(PREEMPTIONS),
-        hit_tokens=whole(HIT_TOKENS),
+        preemptions=whole("preemptions"),
+        hit_tokens=whole("hit_tokens"),
     )
