@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from octavo.checkpoint.catalog import DEFAULT_MODEL
+from octavo.checkpoint.store import Store, default_store_dir
+from octavo.errors import StoreError
 from tiny_models import write_tiny_model
 
 
@@ -19,3 +22,17 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
         return made[name]
 
     return directory
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The GGUF file of the default model, SmolLM2-135M-Instruct; pulled (93 MB) when the store does not have it.
+
+    Skips only where it cannot be downloaded; a file that is not the pinned one fails.
+    """
+    try:
+        return Store(default_store_dir()).resolve(DEFAULT_MODEL)
+    except StoreError as error:
+        if "could not download" not in str(error):
+            raise
+        pytest.skip(f"needs the default model: {error}")
