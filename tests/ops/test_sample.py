@@ -189,6 +189,18 @@ def test_log_probabilities_are_those_of_the_model() -> None:
     assert draw_samples(logits_SV, sample_batch(3)).logprobs is None
 
 
+@pytest.mark.parametrize("filters", [{"top_k": 700}, {"top_p": 0.99}, {"min_p": 1e-4}], ids=str)
+def test_filters_that_keep_many(filters: dict) -> None:
+    """More than are ranked at first; the distribution is flat, so that top-p keeps most of it."""
+    logits_V = (np.random.default_rng(3).integers(0, 4, 1500) / 2).astype(np.float32)
+    batch = sample_batch(800, **{f"{name}_S": value for name, value in filters.items()})
+    tokens = draw_samples(np.broadcast_to(logits_V, (800, 1500)), batch).token_S
+    probability_V = distribution(logits_V, 1.0, **filters)
+    assert probability_V[tokens].min() > 0, "an excluded token was drawn"
+    share_B = np.array([probability_V[start : start + 75].sum() for start in range(0, 1500, 75)])
+    assert abs(chi_square(np.bincount(tokens // 75, minlength=20), share_B)) < 4.5
+
+
 def test_no_top_alternatives_and_more_than_there_are() -> None:
     logits_SV = logits(9, 2, 3)
     samples = draw_samples(logits_SV, sample_batch(2, temperature=0.0, logprobs_S=np.array([0, 20])))
@@ -196,7 +208,7 @@ def test_no_top_alternatives_and_more_than_there_are() -> None:
 
 
 def test_noise_is_open_and_uniform() -> None:
-    u_SV = noise.uniform(np.array([0, 1, -1]), np.array([0, 0, 2]), np.array([0, 5, 9]), 200_000)
+    u_SV = noise.uniform(np.array([0, 1, -1]), np.array([0, 0, 2]), np.array([0, 5, 9]), np.arange(200_000)[None])
     assert 0 < u_SV.min() < 1e-4
     assert 1 - 1e-4 < u_SV.max() < 1
     count_SB = np.stack([np.histogram(row, 64, (0, 1))[0] for row in u_SV])
@@ -219,5 +231,5 @@ def test_noise_is_the_documented_hash() -> None:
         for counter in (seed, choice, position):
             key = splitmix((key ^ counter % 2**64) + golden)
         expected = [((splitmix(key + (token + 1) * golden) >> 12) + 0.5) / 2**52 for token in range(40)]
-        got = noise.uniform(np.array([seed]), np.array([choice]), np.array([position]), 40)
+        got = noise.uniform(np.array([seed]), np.array([choice]), np.array([position]), np.arange(40)[None])
         assert got[0].tolist() == expected
