@@ -143,6 +143,14 @@ def test_config_missing_or_broken(tmp_path: Path) -> None:
     refuse(tmp_path, "config.json: no such file")
 
 
+@pytest.mark.parametrize("value", ['{"quant_method": "gptq", "bits": 4}', '"gptq"'])
+def test_quantised_in_the_config(tmp_path: Path, value: str) -> None:
+    (tmp_path / "config.json").write_text(f'{{"quantization_config": {value}}}')
+    save_file({"a.qweight": torch.ones(2, dtype=torch.int32)}, tmp_path / "model.safetensors")
+    with pytest.raises(UnsupportedModel, match=r"config\.json: quantization_config with method '(gptq|None)'"):
+        SafetensorsSource(tmp_path)
+
+
 F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 BAD_HEADERS = {
     "overlap": ({"a": F32, "b": F32}, 8, "tensor 'b' overlaps another"),

@@ -29,9 +29,11 @@ class SafetensorsSource:
     generation_config.json where that has one, because chat models list their end-of-turn token only there."""
 
     def __init__(self, directory: str | Path) -> None:
-        """Opens and checks every file. CheckpointError names the file and tensor at fault."""
+        """Opens and checks every file. CheckpointError names the file and tensor at fault; UnsupportedModel for
+        weights that are quantised in a way that only the config tells (GPTQ, AWQ, fp8)."""
         self._directory = Path(directory)
         self._config = read_config(self._directory)
+        _refuse_quantised(self._directory / CONFIG, self._config)
         self._files: list[MappedFile] = []
         self._tensors: dict[str, tuple[MappedFile, Entry]] = {}
         try:
@@ -89,6 +91,16 @@ def read_config(directory: Path) -> dict[str, Any]:
         if ends is not None:
             config["eos_token_id"] = ends
     return config
+
+
+def _refuse_quantised(path: Path, config: dict[str, Any]) -> None:
+    quantisation = config.get("quantization_config")
+    if quantisation:
+        method = quantisation.get("quant_method") if isinstance(quantisation, dict) else None
+        raise UnsupportedModel(
+            f"{path}: quantization_config with method {str(method)[:40]!r} is not supported; "
+            "use the model's unquantised safetensors, or a GGUF file for a small one"
+        )
 
 
 def _shards(directory: Path) -> dict[Path, list[str]]:
