@@ -26,11 +26,16 @@ class Delta(msgspec.Struct):
 
 
 class Answer:
-    """`ended` turns true with the final Delta; when a stop string ended it, the engine still has to be told."""
+    """`ended` turns true with the final Delta; when a stop string ended it, the engine still has to be told.
 
-    def __init__(self, tokenizer: Tokenizer, params: SamplingParams, prompt_tokens: int) -> None:
+    With `continues` the answer carries on the prompt's own text (a completion), so a leading space is kept.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, params: SamplingParams, prompt_tokens: int, *, continues: bool = False
+    ) -> None:
         self.ended = False
-        self._detokenizer = Detokenizer(tokenizer)
+        self._detokenizer = Detokenizer(tokenizer, continues=continues)
         self._stop = StopMatcher(params.stop, include=params.include_stop_str_in_output)
         self._prompt_tokens = prompt_tokens
         self._tokens = 0

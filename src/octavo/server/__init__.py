@@ -1,0 +1,1 @@
+"""The HTTP side: routes, OpenAI wire types, event streams, metrics. Imports neither numpy nor torch."""

@@ -1,0 +1,159 @@
+"""Generation: all choices of one HTTP request, from submission to the last token. Owns joining the streams of its
+prompts, turning tokens into text, the token counts, and telling the engine what is no longer wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+from octavo.errors import EngineUnavailable
+from octavo.server.metrics import Metrics
+from octavo.server.openai import CompletionTokensDetails, PromptTokensDetails, UsageBody
+from octavo.service.client import EngineClient
+from octavo.service.error_info import describe
+from octavo.service.stream import Stream
+from octavo.text.answer import Answer, Delta
+from octavo.text.tokenizer import Tokenizer
+from octavo.types import SEED_BITS, FinishReason, Output, Request, SamplingParams
+
+
+class Generation:
+    """One or more requests (one for each prompt) with equal `params.n`. Choice i of prompt p has the index i + p * n.
+
+    `continues` says that answers carry on the prompt's own text. Submits on construction and raises what
+    `EngineClient.submit` raises, and InvalidRequest for stop strings. Whoever constructs one must close() it.
+    """
+
+    def __init__(
+        self,
+        client: EngineClient,
+        tokenizer: Tokenizer,
+        requests: list[Request],
+        metrics: Metrics,
+        *,
+        continues: bool,
+    ) -> None:
+        self._n = requests[0].params.n
+        self.choices = self._n * len(requests)
+        self._prompt_tokens = sum(len(request.prompt) for request in requests)
+        self._metrics = metrics
+        self._answers = [
+            Answer(tokenizer, request.params, len(request.prompt), continues=continues)
+            for request in requests
+            for _ in range(self._n)
+        ]
+        self._open = set(range(self.choices))
+        self._completion_tokens = [0] * self.choices
+        self._cached_tokens = [0] * len(requests)
+        self._last_s: list[float | None] = [None] * self.choices  # when each choice's latest tokens were taken
+        self._streams: list[Stream] = []
+        self._reading: dict[asyncio.Task[list[Output]], int] = {}
+        try:
+            for request in requests:
+                self._streams.append(client.submit(request))
+        except BaseException:
+            self.close()
+            raise
+        for prompt in range(len(requests)):
+            self._read(prompt)
+
+    async def deltas(self) -> list[Delta]:
+        """What arrived since the last call, `choice` being the index; empty once every choice has ended.
+
+        The last delta of a choice has `finish`, and with it ERROR and `error` if the engine gave it up. Cancelling
+        a call loses nothing.
+        """
+        deltas: list[Delta] = []
+        while self._open and not deltas:
+            done, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                prompt = self._reading.pop(task)
+                outputs = task.result()
+                deltas += filter(None, (self._push(prompt, output) for output in outputs))
+                if outputs:
+                    self._read(prompt)
+        return deltas
+
+    def usage(self) -> UsageBody:
+        """Tokens so far: prompts once each, whatever the number of their choices."""
+        return usage_body(
+            self._prompt_tokens,
+            completion_tokens=sum(self._completion_tokens),
+            cached_tokens=sum(self._cached_tokens),
+        )
+
+    def close(self) -> None:
+        """Abort what is unfinished. May be called again."""
+        for task in self._reading:
+            task.cancel()
+        for stream in self._streams:
+            stream.abort()
+
+    def _read(self, prompt: int) -> None:
+        self._reading[asyncio.ensure_future(_next(self._streams[prompt]))] = prompt
+
+    def _push(self, prompt: int, output: Output) -> Delta | None:
+        """Fold an output into its choice's answer. None for what comes after a stop string."""
+        index = output.choice + prompt * self._n
+        if index not in self._open:
+            return None
+        delta = self._answers[index].push(output)
+        delta.choice = index
+        if delta.finish is FinishReason.ABORT:  # not our doing: our aborts end the answer first
+            delta.finish = FinishReason.ERROR
+            delta.error = describe(EngineUnavailable("The server is stopping; the answer is incomplete."))
+        if delta.finish is not None:
+            self._open.discard(index)
+            if output.finish is None:
+                self._streams[prompt].abort(output.choice)
+        self._count(prompt, index, output, delta)
+        return delta
+
+    def _count(self, prompt: int, index: int, output: Output, delta: Delta) -> None:
+        self._completion_tokens[index] += len(delta.tokens)
+        if delta.usage is not None:
+            self._completion_tokens[index] = delta.usage.completion_tokens
+        if output.usage is not None and output.choice == 0:
+            self._cached_tokens[prompt] = output.usage.cached_tokens
+        stream = self._streams[prompt]
+        now = time.perf_counter()
+        if delta.tokens:
+            last_s = self._last_s[index]
+            if last_s is not None:
+                self._metrics.tokens_arrived(len(delta.tokens), now - last_s)
+            elif stream.first_token_s is not None:
+                self._metrics.first_token_s.observe(stream.first_token_s - stream.submitted_s)
+            self._last_s[index] = now
+        if delta.finish is not None:
+            self._metrics.choice_finished(delta.finish, now - stream.submitted_s)
+
+
+def engine_requests(id_: str, prompts: list[list[int]], params: SamplingParams, *, salt: str) -> list[Request]:
+    """One request per prompt. Where the client gave no seed one is drawn here, so that a restart goes on exactly."""
+    return [
+        Request(
+            id=f"{id_}-{index}",
+            prompt=prompt,
+            params=params,
+            seed=secrets.randbits(SEED_BITS) if params.seed is None else params.seed,
+            salt=salt,
+        )
+        for index, prompt in enumerate(prompts)
+    ]
+
+
+def usage_body(prompt_tokens: int, *, completion_tokens: int, cached_tokens: int) -> UsageBody:
+    return UsageBody(
+        prompt_tokens,
+        completion_tokens,
+        prompt_tokens + completion_tokens,
+        PromptTokensDetails(cached_tokens),
+        CompletionTokensDetails(),
+    )
+
+
+async def _next(stream: Stream) -> list[Output]:
+    """The stream's next outputs; an empty list at its end."""
+    return await anext(stream, [])
