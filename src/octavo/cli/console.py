@@ -1,17 +1,24 @@
-"""Where commands write: results to standard output, progress and errors to standard error. Owns how a number of
-bytes, a progress bar and a failure look, and nothing of what they are about.
+"""Where commands write: results to standard output, progress and errors to standard error. Owns how a bar over pieces
+of work and a failure look, and nothing of what they are about.
 """
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+PIPE_WIDTH = 200
 
 
 def output() -> Console:
-    """Standard output, as it is now (tests and pipes replace it)."""
-    return Console(highlight=False)
+    """Standard output, as it is now (tests and pipes replace it). A file or pipe has no edge to wrap at."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def diagnostics() -> Console:
@@ -24,14 +31,15 @@ def print_error(message: str) -> None:
     diagnostics().print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)
 
 
-def bytes_progress() -> Progress:
-    """A bar for work counted in bytes, gone when it is done."""
+def counted_progress() -> Progress:
+    """A bar for work counted in pieces, gone when it is done."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
         console=diagnostics(),
         transient=True,
     )

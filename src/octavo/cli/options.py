@@ -88,13 +88,27 @@ def configured(*, model: Literal["argument", "option"]) -> Callable[[Callable[..
     return decorate
 
 
+def arguments_of(config: msgspec.Struct) -> list[str]:
+    """The command line that gives this configuration: the model first, then every flag that is not at its default."""
+    words = []
+    for field in fields(type(config)):
+        value = getattr(config, field.name)
+        if field.name == "model":
+            words.insert(0, value)
+        elif value != field.default:
+            yes, _, no = field.flag.partition("/")
+            words += [yes if value else no] if field.type is bool else [yes, str(value)]
+    return words
+
+
 def options_page() -> str:
     """docs/configuration.md: every option of engine and server with its default."""
     parts = [
         "# Configuration\n\n"
-        "Every option of `octavo serve`, `chat`, `run` and `bench`. They are defined once, in `src/octavo/config.py`, "
-        "and this\npage is made from there by `python -m octavo.cli.options docs/configuration.md`. "
-        "In Python the same names are fields of\n`EngineConfig` and keyword arguments of `LLM`.\n"
+        "Every option of `octavo serve`, `chat`, `run` and `bench`. They are defined once, in `src/octavo/config.py`;\n"
+        "`make docs` makes this page from there. In Python the same names are fields of `EngineConfig` and keyword\n"
+        "arguments of `LLM`. The model is the first argument of `serve`, `chat` and `bench`; `run` takes it as "
+        "`--model`.\n"
     ]
     for title, config in (("Engine", EngineConfig), ("Server", ServerConfig)):
         rows = ["| Option | Default | Meaning |", "|---|---|---|"]

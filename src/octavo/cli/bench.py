@@ -1,0 +1,166 @@
+"""`octavo bench step|decode|serve`: measurements on the terminal and as JSON. What is measured is `bench/`'s."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from octavo.cli.console import counted_progress, diagnostics, output
+from octavo.cli.options import arguments_of, configured
+from octavo.config import EngineConfig, format_bytes
+from octavo.progress import LoadBar
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from octavo.bench.client import Exchange
+    from octavo.bench.report import LoadReport, Spread
+    from octavo.config import Resolved
+    from octavo.core.engine import Engine
+
+app = typer.Typer(help="Measure the scheduler, decoding, or a server under load.", no_args_is_help=True)
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.", dir_okay=False)]
+Seed = Annotated[int, typer.Option(help="Seed of the random prompts.")]
+DECODE_USERS = "1,4,8,23"
+
+
+@app.command()
+@configured(model="argument")
+def decode(
+    engine: EngineConfig,
+    users: Annotated[str, typer.Option(help="Sequences at once, one run for each number.")] = DECODE_USERS,
+    prompt: Annotated[int, typer.Option(help="Prompt tokens of each sequence.", min=1)] = 128,
+    tokens: Annotated[int, typer.Option("--output", help="Tokens to write for each sequence.", min=2)] = 64,
+    seed: Seed = 0,
+    json: JsonFile = None,
+) -> None:
+    """Measure reading and writing tokens in this process, without a server."""
+    from octavo.bench.decode import bench_decode
+
+    counts = _whole_numbers(users)
+    built, resolved = _load(engine)
+    with counted_progress() as progress:
+        rows = [
+            bench_decode(built, resolved, count, prompt_tokens=prompt, output_tokens=tokens, seed=seed)
+            for count in progress.track(counts, description="measuring")
+        ]
+    table = _table(f"{engine.model}: {prompt} prompt tokens, {tokens} output tokens; {resolved.backend} backend")
+    for column in ("users", "prefill tok/s", "decode tok/s", "step ms"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(str(row.users), f"{row.prefill_tok_s:.1f}", f"{row.decode_tok_s:.1f}", f"{row.step_ms:.2f}")
+    output().print(table)
+    _write_json(json, {"model": engine.model, "prompt_tokens": prompt, "output_tokens": tokens, "runs": rows})
+
+
+@app.command()
+@configured(model="argument")
+def serve(
+    engine: EngineConfig,
+    users: Annotated[int, typer.Option(help="Users at once; each asks again when it is answered.", min=1)] = 23,
+    requests: Annotated[
+        int | None, typer.Option(help="Requests of each user. Default: 8 alone, 4 of 8, 3 of 23, 2 of 64.", min=1)
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="A running OpenAI server. Default: one is started with the options given.")
+    ] = None,
+    served_model: Annotated[
+        str | None, typer.Option(help="Which of the server's models to ask. Default: its first.")
+    ] = None,
+    seed: Seed = 0,
+    json: JsonFile = None,
+) -> None:
+    """Measure a server under the load of many users who chat."""
+    from octavo.bench.serve import bench_serve
+    from octavo.bench.server_process import ServerProcess
+
+    with ExitStack() as stack:
+        server = None
+        if base_url is None:
+            with diagnostics().status(f"starting octavo serve {engine.model}"):
+                server = stack.enter_context(ServerProcess(arguments_of(engine)))
+            base_url = server.base_url
+        progress = stack.enter_context(counted_progress())
+        bar = progress.add_task(f"{users} users", total=None)
+
+        def advance(_: Exchange, total: int) -> None:
+            progress.update(bar, advance=1, total=total)
+
+        report = bench_serve(
+            base_url,
+            users=users,
+            per_user=requests,
+            seed=seed,
+            model=served_model,
+            on_exchange=advance,
+            peak_rss_bytes=lambda: None if server is None else server.peak_rss_bytes,
+        )
+    output().print(_report_table(report))
+    _write_json(json, report)
+    if report.failed:
+        for error in report.errors:
+            output().print(f"[red]{error}[/]")
+        raise typer.Exit(1)
+
+
+def _load(config: EngineConfig) -> tuple[Engine, Resolved]:
+    from octavo.build import BuildOrder, build_engine
+    from octavo.checkpoint.store import Store, default_store_dir
+
+    with LoadBar() as bar:
+        path = Store(default_store_dir()).resolve(config.model, offline=config.offline, progress=bar.update)
+        order = BuildOrder(config=config, path=str(path), eos_ids=[])
+        return build_engine(msgspec.to_builtins(order), bar.update)
+
+
+def _whole_numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise typer.BadParameter(f"--users takes whole numbers such as {DECODE_USERS}, got {text!r}")
+    return numbers
+
+
+def _write_json(path: Path | None, numbers: Any) -> None:
+    if path is not None:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(numbers)) + b"\n")
+
+
+def _table(title: str, *, header: bool = True) -> Table:
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=header)
+
+
+def _report_table(report: LoadReport) -> Table:
+    def show(value: float | None, form: str) -> str:
+        return "n/a" if value is None else format(value, form)
+
+    def times(spread: Spread) -> str:
+        return f"{show(spread.p50_ms, '.1f')} / {show(spread.p95_ms, '.1f')} ms"
+
+    engine = report.engine
+    rss = engine.peak_rss_bytes
+    table = _table(f"{report.model}: {report.users} users x {report.requests_per_user} requests", header=False)
+    rows = {
+        "requests": f"{report.requests}, {report.failed} failed, in {report.wall_s:.1f} s",
+        "tokens": f"{report.prompt_tokens} prompt, {report.output_tokens} output",
+        "output": f"{report.output_tok_s:.1f} tok/s",
+        "total": f"{report.total_tok_s:.1f} tok/s",
+        "time to first token": f"{times(report.ttft)} (p50 / p95)",
+        "between tokens": f"{times(report.inter_token)} (p50 / p95)",
+        "peak memory": "n/a" if rss is None else format_bytes(rss),
+        "KV utilisation": show(engine.kv_utilisation, ".1%"),
+        "preemptions": show(engine.preemptions, "d"),
+        "prefix hits": "n/a" if engine.hit_tokens is None else f"{engine.hit_tokens} tokens",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table

@@ -1,0 +1,74 @@
+"""`octavo serve`: the server, and what the user should see of it: loading bars, the plan with its reasons, the address
+with a line to try. Serving itself is `server/run.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from octavo.cli.console import diagnostics, output
+from octavo.cli.options import configured
+from octavo.config import EngineConfig, ServerConfig
+from octavo.progress import LoadBar
+
+if TYPE_CHECKING:
+    from octavo.config import Resolved
+
+QUESTION = "Why is the sky blue?"
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an address to listen on, and one to call
+
+
+@configured(model="argument")
+def serve(engine: EngineConfig, server: ServerConfig) -> None:
+    """Serve a model over HTTP to any OpenAI client."""
+    from octavo.server.run import listen, run_server
+
+    listener = listen(server.host, server.port)
+    with listener, ExitStack() as loading:
+        from octavo.cli.front_end import front_end
+
+        bar = loading.enter_context(LoadBar())
+        deps = front_end(engine, server, bar.update)
+
+        def announce(resolved: Resolved) -> None:
+            loading.close()
+            _print_plan(deps.model, resolved)
+            _print_address(deps.model, _address(listener))
+
+        run_server(deps, listener, drain_s=server.drain, on_ready=announce, on_drain=_say_draining)
+
+
+def _print_plan(model: str, resolved: Resolved) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"Octavo serves {model}", title_justify="left", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_column(style="dim")
+    for decision in resolved.decisions:
+        table.add_row(decision.name, decision.value, decision.reason)
+    output().print(table)
+
+
+def _print_address(model: str, address: str) -> None:
+    body = {"model": model, "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
+    call = f"curl {address}/v1/chat/completions -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+    console = output()
+    console.print(f"\nListening on [bold]{address}[/]; Ctrl-C stops. Try:\n", soft_wrap=True)
+    console.print(call, markup=False, soft_wrap=True)
+
+
+def _address(listener: socket.socket) -> str:
+    """Where this machine reaches the socket."""
+    host, port = listener.getsockname()[:2]
+    host = EVERYWHERE.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _say_draining(unfinished: int) -> None:
+    if unfinished:
+        diagnostics().print(f"finishing {unfinished} answers; Ctrl-C again stops at once")
