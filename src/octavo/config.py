@@ -157,20 +157,7 @@ def resolve(
     wanted_context = min(context_length, config.max_len or context_length)
     if config.max_len is not None and config.max_len > context_length:
         raise ConfigError(f"--max-len {config.max_len} exceeds the {context_length} tokens this model was made for")
-    useful = config.max_running * spec.blocks_for(wanted_context)  # more blocks than this could never be used
-    if config.kv_memory is not None:
-        asked = parse_bytes(config.kv_memory)
-        if asked > after_weights:
-            raise ConfigError(
-                f"--kv-memory {config.kv_memory} exceeds the {format_bytes(after_weights)} that are free beside the "
-                f"weights ({format_bytes(weight_bytes)})"
-            )
-        blocks, kv_reason = spec.blocks_in(asked), f"--kv-memory {config.kv_memory}"
-    else:
-        share = int(after_weights * AUTO_KV_SHARE)
-        blocks, kv_reason = spec.blocks_in(share), f"{AUTO_KV_SHARE:.0%} of the memory free beside the weights"
-        if blocks > useful:
-            blocks, kv_reason = useful, f"{config.max_running} chats of {wanted_context} tokens need no more"
+    blocks, kv_reason = _kv_blocks(config, spec, wanted_context, weight_bytes, after_weights)
     if blocks * spec.block_size < MIN_CONTEXT:
         raise ConfigError(
             f"the KV cache would hold {blocks * spec.block_size} tokens and needs {MIN_CONTEXT} at least "
@@ -225,6 +212,25 @@ def format_bytes(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def _kv_blocks(
+    config: EngineConfig, spec: KVSpec, context: int, weight_bytes: int, after_weights: int
+) -> tuple[int, str]:
+    """How many blocks the KV cache gets of the `after_weights` free bytes, and why."""
+    if config.kv_memory is not None:
+        asked = parse_bytes(config.kv_memory)
+        if asked > after_weights:
+            raise ConfigError(
+                f"--kv-memory {config.kv_memory} exceeds the {format_bytes(after_weights)} that are free beside the "
+                f"weights ({format_bytes(weight_bytes)})"
+            )
+        return spec.blocks_in(asked), f"--kv-memory {config.kv_memory}"
+    blocks = spec.blocks_in(int(after_weights * AUTO_KV_SHARE))
+    useful = config.max_running * spec.blocks_for(context)  # more blocks than this could never be used
+    if blocks > useful:
+        return useful, f"{config.max_running} chats of {context} tokens need no more"
+    return blocks, f"{AUTO_KV_SHARE:.0%} of the memory free beside the weights"
 
 
 def _room_reason(tokens: int, max_len: int, max_running: int) -> str:
