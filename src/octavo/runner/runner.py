@@ -1,0 +1,81 @@
+"""ModelRunner: executes StepPlans on a backend, one after the other, in the order that plan.py lays down. Owns the row
+state and the KV arrays; decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from octavo.core.plan import StepPlan, StepResult
+from octavo.models.model import Model
+from octavo.ops.backend import Array, Backend, KVLayer
+from octavo.runner.batch import BatchBuilder, Draws
+from octavo.runner.sampling import token_logprobs
+from octavo.runner.state import RowState
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A step whose result is there already. Implements `core.plan.Pending`."""
+
+    result: StepResult
+
+    def wait(self) -> StepResult:
+        return self.result
+
+
+class ModelRunner:
+    """Implements `core.plan.Runner` for a loaded model.
+
+    `max_tokens` bounds the tokens of a step, as it did when the model was loaded. The step is computed within
+    `launch`; with `depth` 2 the next one is launched before this one is committed all the same.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        backend: Backend,
+        kv: list[KVLayer],
+        *,
+        rows: int,
+        max_tokens: int,
+        max_len: int,
+        block_size: int,
+        depth: int = 1,
+    ) -> None:
+        self._model = model
+        self._backend = backend
+        self._kv = kv
+        self._depth = depth
+        self._state = RowState(rows, max_len, block_size)
+        self._builder = BatchBuilder(backend, self._state, max_tokens)
+
+    @property
+    def depth(self) -> int:
+        return self._depth
+
+    def launch(self, plan: StepPlan) -> Finished:
+        state = self._state
+        for row in plan.retire:
+            state.retire(row)
+        for admit in plan.admit:
+            state.admit(admit)
+        state.extend_tables(plan.rows)
+        if plan.copies:
+            self._backend.copy_blocks(self._kv, plan.copies)
+        batch, draws = self._builder.build(plan.rows)
+        logits_SV = self._model.forward(batch, self._kv)
+        return Finished(self._sample(logits_SV, draws))
+
+    def _sample(self, logits_SV: Array, draws: Draws) -> StepResult:
+        """Draw the step's tokens and make them known to the steps that follow."""
+        if not draws.row_S.size:
+            return StepResult([])
+        state = self._state
+        sampling = state.sampling.batch(draws.row_S, draws.position_S, state.prompt_and_output)
+        samples = self._backend.sample(logits_SV, sampling)
+        state.append(draws.row_S, draws.position_S, np.asarray(samples.token_S))
+        tokens: list[int] = samples.token_S.tolist()
+        return StepResult(tokens, token_logprobs(samples, tokens))
