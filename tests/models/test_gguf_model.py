@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gguf_copy import write_gguf_copy
-from oracle import PagedRun, load_model, relative_error
+from model_oracle import PagedRun, load_model, relative_error
 
 from tiny_models import VOCABULARY
 

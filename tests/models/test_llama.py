@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracle import BLOCK, PagedRun, load_model, relative_error, transformers_logits
+from model_oracle import BLOCK, PagedRun, load_model, relative_error, transformers_logits
 
 from octavo.ops.conformance_cases import lay_out_batch
 from tiny_models import TINY, VOCABULARY

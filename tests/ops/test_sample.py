@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sampling import distribution, penalised, sample_batch
+from sampling_oracle import distribution, penalised, sample_batch
 
 from octavo.ops.backend import SampleBatch
 from octavo.ops.reference import noise
