@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from octavo.cli.console import counted_progress, diagnostics, output
+from octavo.cli.console import counted_progress, diagnostics, output, plain_table, print_table
 from octavo.cli.options import arguments_of, configured
 from octavo.config import EngineConfig, format_bytes
 from octavo.progress import LoadBar
@@ -27,6 +27,24 @@ app = typer.Typer(help="Measure the scheduler, decoding, or a server under load.
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.", dir_okay=False)]
 Seed = Annotated[int, typer.Option(help="Seed of the random prompts.")]
 DECODE_USERS = "1,4,8,23"
+
+
+@app.command()
+def step(json: JsonFile = None) -> None:
+    """Measure what the scheduler's decisions cost in each step, without a model; exit code 1 above the budget."""
+    from octavo.bench.step import bench_step
+
+    with diagnostics().status("measuring"):
+        timings = bench_step()
+    table = plain_table("sequences", "plan ms", "commit ms", "both ms", "budget ms", "")
+    for timing in timings:
+        times = (timing.plan_ms, timing.commit_ms, timing.step_ms, timing.budget_ms)
+        verdict = "[green]ok[/]" if timing.step_ms <= timing.budget_ms else "[red]over[/]"
+        table.add_row(str(timing.rows), *(f"{time:.3f}" for time in times), verdict)
+    print_table("Planning and committing one all-decode step, medians", table)
+    _write_json(json, timings)
+    if any(timing.step_ms > timing.budget_ms for timing in timings):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -49,12 +67,11 @@ def decode(
             bench_decode(built, resolved, count, prompt_tokens=prompt, output_tokens=tokens, seed=seed)
             for count in progress.track(counts, description="measuring")
         ]
-    table = _table(f"{engine.model}: {prompt} prompt tokens, {tokens} output tokens; {resolved.backend} backend")
-    for column in ("users", "prefill tok/s", "decode tok/s", "step ms"):
-        table.add_column(column, justify="right")
+    table = plain_table("users", "prefill tok/s", "decode tok/s", "step ms")
     for row in rows:
         table.add_row(str(row.users), f"{row.prefill_tok_s:.1f}", f"{row.decode_tok_s:.1f}", f"{row.step_ms:.2f}")
-    output().print(table)
+    title = f"{engine.model}: {prompt} prompt tokens, {tokens} output tokens; {resolved.backend} backend"
+    print_table(title, table)
     _write_json(json, {"model": engine.model, "prompt_tokens": prompt, "output_tokens": tokens, "runs": rows})
 
 
@@ -100,7 +117,7 @@ def serve(
             on_exchange=advance,
             peak_rss_bytes=lambda: None if server is None else server.peak_rss_bytes,
         )
-    output().print(_report_table(report))
+    print_table(f"{report.model}: {report.users} users x {report.requests_per_user} requests", _report_table(report))
     _write_json(json, report)
     if report.failed:
         for error in report.errors:
@@ -133,12 +150,6 @@ def _write_json(path: Path | None, numbers: Any) -> None:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(numbers)) + b"\n")
 
 
-def _table(title: str, *, header: bool = True) -> Table:
-    from rich.table import Table
-
-    return Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=header)
-
-
 def _report_table(report: LoadReport) -> Table:
     def show(value: float | None, form: str) -> str:
         return "n/a" if value is None else format(value, form)
@@ -148,7 +159,7 @@ def _report_table(report: LoadReport) -> Table:
 
     engine = report.engine
     rss = engine.peak_rss_bytes
-    table = _table(f"{report.model}: {report.users} users x {report.requests_per_user} requests", header=False)
+    table = plain_table("", "")
     rows = {
         "requests": f"{report.requests}, {report.failed} failed, in {report.wall_s:.1f} s",
         "tokens": f"{report.prompt_tokens} prompt, {report.output_tokens} output",

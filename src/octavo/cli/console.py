@@ -1,5 +1,5 @@
-"""Where commands write: results to standard output, progress and errors to standard error. Owns how a bar over pieces
-of work and a failure look, and nothing of what they are about.
+"""Where commands write: results to standard output, progress and errors to standard error. Owns how tables,
+bars and failures look, and nothing of what they are about.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.table import Table
 
 PIPE_WIDTH = 200
 
@@ -29,6 +31,19 @@ def diagnostics() -> Console:
 def print_error(message: str) -> None:
     """One clear red line; no traceback."""
     diagnostics().print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)
+
+
+def plain_table(*columns: str) -> Table:
+    """A table without lines. Columns without a name make one without a header."""
+    from rich.table import Table
+
+    return Table(*columns, box=None, pad_edge=False, show_header=any(columns), padding=(0, 2, 0, 0))
+
+
+def print_table(title: str, table: Table) -> None:
+    console = output()
+    console.print(f"[bold]{escape(title)}[/]", soft_wrap=True)
+    console.print(table)
 
 
 def counted_progress() -> Progress:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from octavo import __version__
-from octavo.cli.console import output
+from octavo.cli.console import output, plain_table, print_error, print_table
 from octavo.config import DEFAULT_MODEL, format_bytes
 from octavo.errors import OctavoError
 
@@ -30,8 +30,8 @@ NOT_NEEDED = ("torch", "triton")
 def doctor() -> None:
     """Show what this machine can do, and check by computing that it does it right."""
     console = output()
-    console.print(_machine_table())
-    console.print(_store_table())
+    print_table("Machine", _machine_table())
+    print_table("Models", _store_table())
     healthy = 0
     for name, backend, refusal in _backends():
         if backend is None:
@@ -40,17 +40,14 @@ def doctor() -> None:
         results = _conformance(backend)
         sound = isinstance(results, list) and all(result.ok for result in results)
         healthy += sound
-        console.print(_backend_table(name, backend, results) if isinstance(results, list) else f"[red]{results}[/]")
+        if isinstance(results, list):
+            print_table(f"Backend {name}, {backend.dtype}; reads {_formats(backend)}", _backend_table(results))
+        else:
+            print_error(results)
     if healthy == 0:
         console.print("[bold red]No backend computes correctly on this machine: it cannot serve.[/]")
         raise typer.Exit(1)
     console.print(f"[bold green]This machine can serve[/]: {healthy} backend(s) agree with the float64 reference.")
-
-
-def _table(title: str) -> Table:
-    from rich.table import Table
-
-    return Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
 
 
 def _machine_table() -> Table:
@@ -58,7 +55,7 @@ def _machine_table() -> Table:
 
     from octavo.runner.free_memory import free_memory
 
-    table = _table("Machine")
+    table = plain_table("", "")
     table.add_row("octavo", f"{__version__}, Python {platform.python_version()} on {platform.system()}")
     table.add_row("CPU", f"{_cpu_name()}, {_usable_cores()} of {os.cpu_count()} cores usable")
     memory = psutil.virtual_memory().total
@@ -73,7 +70,7 @@ def _machine_table() -> Table:
 def _store_table() -> Table:
     from octavo.checkpoint.store import Store, default_store_dir
 
-    table = _table("Models")
+    table = plain_table("", "")
     root = default_store_dir()
     models = Store(root).list()
     table.add_row("store", f"{root}, {len(models)} model(s), {format_bytes(sum(model.bytes for model in models))}")
@@ -109,20 +106,14 @@ def _conformance(backend: Backend) -> list[Conformance] | str:
         return f"backend {backend.name}: an op failed with {type(error).__name__}: {error}"
 
 
-def _backend_table(name: str, backend: Backend, results: list[Conformance]) -> Table:
-    from rich.table import Table
-
+def _formats(backend: Backend) -> str:
     from octavo.quant.formats import FORMATS
 
-    reads = sorted(kind for kind in FORMATS if backend.refuse(frozenset({kind}), 64) is None)
-    table = Table(
-        title=f"Backend {name}, {backend.dtype}; reads {', '.join(reads)}",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-    )
-    for column in ("op", "case", "largest error", "allowed", ""):
-        table.add_column(column)
+    return ", ".join(sorted(kind for kind in FORMATS if backend.refuse(frozenset({kind}), 64) is None))
+
+
+def _backend_table(results: list[Conformance]) -> Table:
+    table = plain_table("op", "case", "largest error", "allowed", "")
     for result in results:
         verdict = "[green]ok[/]" if result.ok else "[bold red]WRONG[/]"
         table.add_row(result.op, result.shape, f"{result.max_error:.1e}", f"{result.tolerance:.0e}", verdict)

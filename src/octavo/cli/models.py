@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from octavo.cli.console import output
+from octavo.cli.console import output, plain_table
 from octavo.config import DEFAULT_MODEL, format_bytes
 from octavo.errors import StoreError
 from octavo.progress import LoadBar
@@ -31,14 +31,10 @@ def pull(
 
 def list_models() -> None:
     """List the models in the store, and those that `octavo pull` knows by name."""
-    from rich.table import Table
-
     from octavo.checkpoint.catalog import CATALOG
 
     stored = _store().list()
-    table = Table(box=None, pad_edge=False)
-    for column in ("model", "size", "licence", "from"):
-        table.add_column(column, overflow="fold")
+    table = plain_table("model", "size", "licence", "from")
     for model in stored:
         table.add_row(model.name, format_bytes(model.bytes), model.license, model.source)
     names = {model.name for model in stored}

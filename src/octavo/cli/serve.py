@@ -10,7 +10,9 @@ import socket
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from octavo.cli.console import diagnostics, output
+from rich.markup import escape
+
+from octavo.cli.console import diagnostics, output, plain_table, print_table
 from octavo.cli.options import configured
 from octavo.config import EngineConfig, ServerConfig
 from octavo.progress import LoadBar
@@ -43,15 +45,10 @@ def serve(engine: EngineConfig, server: ServerConfig) -> None:
 
 
 def _print_plan(model: str, resolved: Resolved) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"Octavo serves {model}", title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column()
-    table.add_column(style="dim")
+    table = plain_table("", "", "")
     for decision in resolved.decisions:
-        table.add_row(decision.name, decision.value, decision.reason)
-    output().print(table)
+        table.add_row(f"[bold]{decision.name}[/]", escape(decision.value), f"[dim]{escape(decision.reason)}[/]")
+    print_table(f"Octavo serves {model}", table)
 
 
 def _print_address(model: str, address: str) -> None:
