@@ -28,7 +28,7 @@ from octavo.types import SEED_BITS, Output, Request, SamplingParams
 Prompt = str | Sequence[int]
 Message = Mapping[str, Any]
 
-DEFAULT_PARAMS = SamplingParams(max_tokens=256)  # bounded, so that no answer runs on until the context is full
+DEFAULT_MAX_TOKENS = 256
 UNBOUNDED_QUEUE = 2**31  # a batch is one caller's own; nobody has to be turned away
 
 
@@ -101,7 +101,7 @@ class LLM:
     CheckpointError or UnsupportedModel.
 
     Several streams, and batches between their pieces, may be under way together; all share each step. Where
-    `params` is None, DEFAULT_PARAMS holds: at most 256 tokens at temperature 1.
+    `params` is None, answers have temperature 1 and end after 256 tokens, or sooner where the context is full.
     """
 
     def __init__(self, model: str = DEFAULT_MODEL, *, progress: bool | None = None, **options: Any) -> None:
@@ -161,7 +161,8 @@ class LLM:
         """
         is_chat = not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
         tokens = self._render(prompt, template) if is_chat else self._encode(prompt)
-        return TextStream(self, lambda sink: self._start(tokens, params or DEFAULT_PARAMS, sink))
+        each = self._defaults(tokens) if params is None else params
+        return TextStream(self, lambda sink: self._start(tokens, each, sink))
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -208,12 +209,16 @@ class LLM:
     def _render(self, messages: Any, template: Mapping[str, Any]) -> list[int]:
         return self.tokenizer.encode(self.text.template.render(messages, **template), add_special=False)
 
+    def _defaults(self, tokens: list[int]) -> SamplingParams:
+        """What holds where the caller gave no params: a bounded answer, which always fits."""
+        return SamplingParams(max_tokens=max(1, min(DEFAULT_MAX_TOKENS, self.resolved.max_len - len(tokens))))
+
     # --- running ---
 
     def _batch(
         self, prompts: list[list[int]], params: SamplingParams | Sequence[SamplingParams] | None, progress: bool | None
     ) -> list[Generation]:
-        settings = _for_each(params, len(prompts))
+        settings = [self._defaults(tokens) for tokens in prompts] if params is None else _for_each(params, len(prompts))
         collected = [[Collector(choice) for choice in range(each.n)] for each in settings]
         runs: list[Run] = []
         try:
@@ -302,9 +307,9 @@ def _listed(prompts: Any) -> list[Any]:
     return [several] if several and all(isinstance(token, int) for token in several) else several
 
 
-def _for_each(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params or DEFAULT_PARAMS] * count
+def _for_each(params: SamplingParams | Sequence[SamplingParams], count: int) -> list[SamplingParams]:
+    if isinstance(params, SamplingParams):
+        return [params] * count
     if not isinstance(params, Sequence) or any(not isinstance(each, SamplingParams) for each in params):
         raise InvalidRequest(f"params must be SamplingParams, or a list of them, got {params!r:.60}")
     if len(params) != count:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class _Bar:
     """A rich progress display, or nothing."""
 
+    stays = False  # its last state remains on the screen
+
     def __init__(self, shown: bool | None) -> None:
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._progress: Progress | None = None
@@ -25,7 +27,7 @@ class _Bar:
             from rich.console import Console
             from rich.progress import Progress
 
-            self._progress = Progress(*self._columns(), console=Console(stderr=True), transient=True)
+            self._progress = Progress(*self._columns(), console=Console(stderr=True), transient=not self.stays)
             self._progress.start()
         return self
 
@@ -61,6 +63,8 @@ class LoadBar(_Bar):
 
 class BatchBar(_Bar):
     """Finished prompts of a batch, and tokens per second. One prompt alone gets no bar unless asked for."""
+
+    stays = True
 
     def __init__(self, total: int, shown: bool | None = None) -> None:
         super().__init__(False if shown is None and total < 2 else shown)
