@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import tiny_tokenizers
 from tokenizers import Tokenizer
+from tokenizers.pre_tokenizers import Sequence
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +36,12 @@ def bpe_gguf(bpe, tmp_path_factory) -> dict[str, Path]:
 def llama_directory(bpe, tmp_path_factory) -> Path:
     """A directory with a byte-level tokenizer in Llama 3's style."""
     return tiny_tokenizers.write_directory(tmp_path_factory.mktemp("llama3"), bpe["llama-bpe"])
+
+
+@pytest.fixture(scope="session")
+def smollm2_theirs(smollm2_path) -> PreTrainedTokenizerFast:
+    """transformers' tokenizer of the real model. It reads the file's vocabulary but not its pre-tokenizer's name, so
+    that is set from the model's published tokenizer.json: digits one by one, then GPT-2's expression."""
+    theirs = AutoTokenizer.from_pretrained(str(smollm2_path.parent), gguf_file=smollm2_path.name)
+    theirs.backend_tokenizer.pre_tokenizer = Sequence(tiny_tokenizers.CUTS["smollm"])
+    return theirs

@@ -34,10 +34,16 @@ DEEPSEEK3 = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+TEKKEN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 CUTS: dict[str, list[PreTokenizer]] = {
     "gpt-2": [GPT2_BYTES],
     "llama-bpe": [*_split(LLAMA3), RAW_BYTES],
     "qwen2": [*_split(LLAMA3.replace("{1,3}", "")), RAW_BYTES],
+    "tekken": [*_split(TEKKEN), RAW_BYTES],
     "smollm": [Digits(individual_digits=True), GPT2_BYTES],
     "deepseek-llm": [
         *_split(
@@ -61,7 +67,7 @@ CUTS: dict[str, list[PreTokenizer]] = {
 
 def train_bpe(family: str) -> Tokenizer:
     """A byte-level BPE tokenizer of a few hundred pieces, with special tokens and one that is only user-defined."""
-    engine = Tokenizer(models.BPE(ignore_merges=family == "llama-bpe"))
+    engine = Tokenizer(models.BPE(ignore_merges=family in ("llama-bpe", "tekken")))
     engine.pre_tokenizer = Sequence(CUTS[family])
     engine.decoder = decoders.ByteLevel()
     if family == "qwen2":
@@ -74,15 +80,15 @@ def train_bpe(family: str) -> Tokenizer:
     return engine
 
 
-def train_sentencepiece() -> bytes:
-    """The model file of a SentencePiece BPE vocabulary with byte fallback."""
+def train_sentencepiece(*, byte_fallback: bool = True) -> bytes:
+    """The model file of a SentencePiece BPE vocabulary."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([line for text in corpus() for line in text.split("\n") if line and "\0" not in line]),
         model_writer=model,
         vocab_size=VOCABULARY,
         model_type="bpe",
-        byte_fallback=True,
+        byte_fallback=byte_fallback,
         normalization_rule_name="identity",
         remove_extra_whitespaces=False,
         control_symbols=["<|turn|>", "<|end|>"],
@@ -93,8 +99,10 @@ def train_sentencepiece() -> bytes:
     return model.getvalue()
 
 
-def write_bpe_gguf(path: Path, engine: Tokenizer, pre: str, **flags: bool) -> Path:
-    """A GGUF file that holds only the tokenizer."""
+def write_bpe_gguf(
+    path: Path, engine: Tokenizer, pre: str, template: dict[str, str] | None = None, **flags: bool
+) -> Path:
+    """A GGUF file that holds only the tokenizer and perhaps chat templates by name."""
     state = json.loads(engine.to_str())["model"]
     pieces = [engine.id_to_token(id_) for id_ in range(engine.get_vocab_size())]
     kinds = {**dict.fromkeys(SPECIAL, gguf.TokenType.CONTROL), USER_DEFINED: gguf.TokenType.USER_DEFINED}
@@ -102,6 +110,8 @@ def write_bpe_gguf(path: Path, engine: Tokenizer, pre: str, **flags: bool) -> Pa
     writer.add_context_length(256)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
+    for name, source in (template or {}).items():
+        writer.add_string(f"tokenizer.chat_template.{name}".removesuffix("."), source)
     writer.add_token_list(pieces)
     writer.add_token_types([kinds.get(piece, gguf.TokenType.NORMAL) for piece in pieces])
     writer.add_token_merges([" ".join(pair) for pair in state["merges"]])

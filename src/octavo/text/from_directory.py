@@ -13,7 +13,7 @@ from typing import Any
 import tokenizers
 
 from octavo.errors import CheckpointError
-from octavo.text.tokenizer import Tokenizer, surround
+from octavo.text.tokenizer import Tokenizer
 
 OTHER_VOCABULARIES = ("tokenizer.model", "vocab.json", "tekken.json", "vocab.txt")
 TEMPLATE_FILE = "chat_template.jinja"
@@ -44,12 +44,6 @@ def text_from_directory(path: Path) -> DirectoryText:
     _mark_special(engine, tokens.all())
     bos_token, eos_token = tokens.named("bos_token"), tokens.named("eos_token")
     bos_id, eos_id = (engine.token_to_id(token) if token else None for token in (bos_token, eos_token))
-    if tokens.says_what_surrounds:
-        surround(
-            engine,
-            bos_id if tokens.flag("add_bos_token") else None,
-            eos_id if tokens.flag("add_eos_token") else None,
-        )
     ends = {
         *_end_ids(path / "generation_config.json", _read_json(path / "generation_config.json")),
         *_end_ids(path / "config.json", config),
@@ -87,14 +81,6 @@ class SpecialTokens:
                 found |= {_content(item) for item in (items.values() if isinstance(items, dict) else items)}
         return found - {""}
 
-    @property
-    def says_what_surrounds(self) -> bool:
-        """Whether add_bos_token or add_eos_token is given; that overrides tokenizer.json, as in transformers."""
-        return any(isinstance(self.config.get(key), bool) for key in ("add_bos_token", "add_eos_token"))
-
-    def flag(self, key: str) -> bool:
-        return self.config.get(key) is True
-
 
 def _engine(path: Path) -> tokenizers.Tokenizer:
     file = path / "tokenizer.json"
@@ -112,11 +98,11 @@ def _engine(path: Path) -> tokenizers.Tokenizer:
 
 
 def _mark_special(engine: tokenizers.Tokenizer, names: Iterable[str]) -> None:
-    """Mark tokens that exist as special where tokenizer.json does not; never invent new ids."""
-    special = {token.content for token in engine.get_added_tokens_decoder().values() if token.special}
-    engine.add_special_tokens(
-        [name for name in sorted(names) if name not in special and engine.token_to_id(name) is not None]
-    )
+    """Make special what is an ordinary piece in tokenizer.json, as transformers does. What tokenizer.json lists as
+    an added token keeps its own flag, and no new ids are invented."""
+    added = {token.content for token in engine.get_added_tokens_decoder().values()}
+    unlisted = [name for name in sorted(names) if name not in added]
+    engine.add_special_tokens([name for name in unlisted if engine.token_to_id(name) is not None])
 
 
 def _end_ids(file: Path, config: dict[str, Any]) -> list[int]:

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, decoders, models, normalizers
+from tokenizers import AddedToken, decoders, models, normalizers, processors
 
 from octavo.errors import CheckpointError, UnsupportedModel
 from octavo.text.pieces import WORD_START
 from octavo.text.pretokenizers import PRE_TOKENIZERS
 from octavo.text.score_merges import merges_from_scores
-from octavo.text.tokenizer import Tokenizer, surround
+from octavo.text.tokenizer import Tokenizer
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # tokenizer.ggml.token_type
 PREFIX = "tokenizer.ggml."
@@ -49,7 +49,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], *, source: str) -> Tokenize
     bos_id, eos_id = vocabulary.id_at("bos_token_id"), vocabulary.id_at("eos_token_id")
     opening = bos_id if vocabulary.flag("add_bos_token", add_bos) else None
     closing = eos_id if vocabulary.flag("add_eos_token", False) else None
-    surround(engine, opening, closing)
+    _surround(engine, opening, closing)
     ends = [id_ for key in END_KEYS if (id_ := vocabulary.id_at(key)) is not None]
     return Tokenizer(engine, bos_id=bos_id, eos_ids=ends, source=source)
 
@@ -86,12 +86,9 @@ class GGUFVocabulary:
         return id_
 
     def merges(self) -> list[tuple[str, str]]:
-        """BPE merges, most urgent first. A piece never holds a space, except perhaps as its first character."""
-        pairs = []
-        for merge in self._strings("merges"):
-            space = merge.find(" ", 1)
-            pairs.append((merge[:space], merge[space + 1 :]))
-        return pairs
+        """BPE merges, most urgent first. The byte alphabet has no space, so the first one parts the two pieces."""
+        parted = (merge.partition(" ") for merge in self._strings("merges"))
+        return [(left, right) for left, _, right in parted]
 
     def scores(self) -> list[float]:
         """One score per token; a piece with a higher score is merged first."""
@@ -112,6 +109,16 @@ class GGUFVocabulary:
         if not value or not all(isinstance(item, str) for item in value):
             raise self.fault(f"{PREFIX}{key} must be a list of strings")
         return value
+
+
+def _surround(engine: tokenizers.Tokenizer, opening: int | None, closing: int | None) -> None:
+    """Let the engine put these tokens around a text that is encoded with special tokens."""
+    edges = [(engine.id_to_token(id_), id_) for id_ in (opening, closing) if id_ is not None]
+    before = [engine.id_to_token(opening)] if opening is not None else []
+    after = [engine.id_to_token(closing)] if closing is not None else []
+    engine.post_processor = processors.TemplateProcessing(
+        single=[*before, "$A", *after], pair=[*before, "$A", "$B", *after], special_tokens=edges
+    )
 
 
 def _byte_level(vocabulary: GGUFVocabulary) -> tuple[tokenizers.Tokenizer, bool]:
