@@ -190,10 +190,9 @@ class PoolMachine(RuleBasedStateMachine):
         if hasattr(self, "pool"):
             self.pool.check()
             assert self.pool.free == self.pool.total
-            for owner_salt, tokens in set(self.shadow.values()):
-                assert self.pool.match(owner_salt, tokens, len(tokens)) == self.walk(
-                    owner_salt, list(tokens), len(tokens)
-                ), "a hit does not outlive its owners"
+            for salt, tokens in set(self.shadow.values()):
+                found = self.pool.match(salt, tokens, len(tokens))
+                assert found == self.walk(salt, list(tokens), len(tokens)), "a hit does not outlive its owners"
 
 
 TestPoolMachine = PoolMachine.TestCase

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from watched import WatchedRunner
@@ -66,8 +66,8 @@ class Trial:
 
     # --- operations, each followed by every check ---
 
-    def add(self, request: Request) -> Request:
-        self.engine.add(request)
+    def add(self, request: Request, *, accepted: bool = False) -> Request:
+        self.engine.add(request, accepted=accepted)
         self.requests[request.id] = request
         for i in range(request.params.n):
             self.heard[request.id, request.choice + i] = Heard()
@@ -101,6 +101,13 @@ class Trial:
         self.steps += 1
         self.check()
         return outputs
+
+    def step_until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(500):
+            if condition():
+                return
+            self.step()
+        raise AssertionError("what the test waits for does not happen")
 
     def drain(self) -> None:
         """Step until idle, within a bound on the number of steps that any livelock exceeds."""

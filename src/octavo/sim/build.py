@@ -36,7 +36,7 @@ class SimSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     prefix_cache: bool = True
     depth: int = 1
     eos_ids: tuple[int, ...] = (0,)
-    eos_rate: float = 0.0  # probability that the next token is eos_ids[0]
+    eos_rate: float = 0.0  # probability that the next token is eos_ids[0]; it never is otherwise
     step_s: float = 0.0  # real time that each step takes
     load_s: float = 0.0  # real time that loading takes, with progress reports
     load_error: str | None = None  # loading fails with ConfigError and these words
@@ -45,7 +45,7 @@ class SimSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def model(self) -> FakeModel:
-        return FakeModel(self.vocab, self.eos_ids[0] if self.eos_ids else 0, self.eos_rate)
+        return FakeModel(self.vocab, *self.eos_ids[:1], eos_rate=self.eos_rate)
 
 
 def build_sim_engine(payload: dict[str, Any], progress: Callable[[str, int, int], None]) -> tuple[Engine, Resolved]:

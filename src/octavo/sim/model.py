@@ -44,7 +44,8 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class FakeModel:
-    """Tokens lie in range(vocab). With probability `eos_rate` the next one is `eos_id`."""
+    """Tokens lie in range(vocab), vocab >= 2. The next one is `eos_id` with probability `eos_rate`, and any other
+    token otherwise."""
 
     vocab: int = 1000
     eos_id: int = 0
@@ -55,7 +56,10 @@ class FakeModel:
         only when sampling is asked for."""
         noise = context.noise(position) if params.greedy else context.noise(seed, choice, position)
         chance, token = noise % _EOS_SCALE, noise // _EOS_SCALE
-        return self.eos_id if chance < self.eos_rate * _EOS_SCALE else token % self.vocab
+        if chance < self.eos_rate * _EOS_SCALE:
+            return self.eos_id
+        token %= self.vocab - 1
+        return token + (token >= self.eos_id)
 
     def logprob(self, token: int, count: int) -> TokenLogprob:
         """The chosen token as the most likely one, and its neighbours in the vocabulary after it."""
