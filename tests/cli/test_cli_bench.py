@@ -1,6 +1,7 @@
 """octavo bench: the real server under load, and decoding in this process, both with a tiny model."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from conftest import Octavo
 from octavo.bench.server_process import ServerProcess
 from octavo.bench.step import StepTiming
 from octavo.cli.main import app
@@ -79,3 +81,16 @@ def test_step_shows_times_beside_the_budget(monkeypatch: pytest.MonkeyPatch, tmp
     result = CliRunner().invoke(app, ["bench", "step"])
     assert result.exit_code == 1
     assert "over" in result.stdout
+
+
+def test_a_terminated_measurement_leaves_no_server(tiny_model: TinyModel, octavo: Octavo) -> None:
+    process = octavo("bench", "serve", tiny_model("llama"), *SMALL, "--users", "1", "--requests", "10000")
+    deadline = time.monotonic() + 60
+    while not (started := psutil.Process(process.pid).children(recursive=True)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert not alive

@@ -5,13 +5,14 @@ children take. Ends with the `with` block, by process id.
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
@@ -37,6 +38,7 @@ class ServerProcess:
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
+        self._usual = _end_by_sigterm_as_by_ctrl_c()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=self._errors, text=True)
         try:
@@ -83,6 +85,8 @@ class ServerProcess:
                 return
 
     def _stop(self) -> None:
+        if self._usual is not None:
+            signal.signal(signal.SIGTERM, self._usual)
         self._process.terminate()
         try:
             self._process.wait(STOP_S)
@@ -90,6 +94,14 @@ class ServerProcess:
             self._process.kill()
             self._process.wait()
         self._errors.close()
+
+
+def _end_by_sigterm_as_by_ctrl_c() -> Any:
+    """A terminated measurement must not leave its server behind. Returns the handler to put back; None outside the
+    main thread, where signals cannot be had."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _rss(process: psutil.Process) -> int:
