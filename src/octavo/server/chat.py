@@ -34,6 +34,9 @@ from octavo.text.load import ModelText
 from octavo.text.tokenizer import Tokenizer
 from octavo.types import MAX_TOP_LOGPROBS, SamplingParams, TokenLogprob
 
+# What ChatTemplate.render takes under names of its own; the template refuses others that it reserves.
+RENDER_PARAMETERS = frozenset({"self", "messages", "tools", "add_generation_prompt"})
+
 
 class ChatRoute:
     def __init__(self, deps: Deps) -> None:
@@ -71,10 +74,15 @@ def encode_chat(text: ModelText, body: ChatRequest) -> list[int]:
             "last message, the other begins a new one",
             param="continue_final_message",
         )
+    variables = body.chat_template_kwargs or {}
+    if taken := RENDER_PARAMETERS & variables.keys():
+        raise InvalidRequest(
+            f"chat_template_kwargs may not set {', '.join(sorted(taken))}", param="chat_template_kwargs"
+        )
     prompt = text.template.render(
         body.messages,
         add_generation_prompt=not continued and body.add_generation_prompt is not False,
-        **(body.chat_template_kwargs or {}),
+        **variables,
     )
     if continued:
         prompt = _cut_after_last_message(prompt, body)
