@@ -45,7 +45,7 @@ class SimSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def model(self) -> FakeModel:
-        return FakeModel(self.vocab, *self.eos_ids[:1], eos_rate=self.eos_rate)
+        return FakeModel(self.vocab, self.eos_ids[0] if self.eos_ids else 0, self.eos_rate)
 
 
 def build_sim_engine(payload: dict[str, Any], progress: Callable[[str, int, int], None]) -> tuple[Engine, Resolved]:
