@@ -18,10 +18,11 @@ import msgspec
 from octavo.config import Resolved
 from octavo.core.engine import Stats
 from octavo.errors import EngineDied, EngineUnavailable, InvalidRequest, OctavoError, QueueFull
+from octavo.service.blame import given_up, may_have_caused, sendable
 from octavo.service.error_info import describe, revive
 from octavo.service.flight import Flight
 from octavo.service.messages import Abort, Fatal, FromEngine, Outputs, Progress, Ready, Start, Submit
-from octavo.service.patience import DEATHS_PER_REQUEST, Patience
+from octavo.service.patience import Patience
 from octavo.service.process import EngineProcess
 from octavo.service.stream import Stream
 from octavo.service.totals import Totals
@@ -163,14 +164,7 @@ class EngineClient:
             self._process.post(Submit(request, accepted))
 
     def _send_unsent(self) -> None:
-        """Give the engine what waits for it. A suspect goes in when no other is in there, so that the next death
-        tells which of them it was."""
-        suspected = any(_suspect(flight) for flight in self._streams if flight.engine_ids)
-        for flight in list(self._unsent):
-            if _suspect(flight):
-                if suspected:
-                    continue
-                suspected = True
+        for flight in sendable(self._unsent, self._by_engine_id.values()):
             del self._unsent[flight]
             self._send(flight, accepted=True)
 
@@ -238,11 +232,7 @@ class EngineClient:
         if self._state in ("dead", "closed"):
             return
         self._totals.engine_died()
-        self._by_engine_id.clear()
-        for flight in list(self._streams):
-            if flight.engine_ids:
-                self._bereave(flight)
-        self._unsent = dict.fromkeys(self._streams)
+        self._bereave(list(dict.fromkeys(self._by_engine_id.values())))
         end = f"killed by signal {-returncode}" if returncode < 0 else f"exit status {returncode}"
         if not self._patience.death(loaded=self._state == "ready"):
             self._die(EngineDied(f"the engine died again and again, at last by {end}; its own words are in the log"))
@@ -255,15 +245,23 @@ class EngineClient:
         except EngineUnavailable as error:
             self._die(error)
 
-    def _bereave(self, flight: Flight) -> None:
-        """An engine died while it worked on this request."""
-        flight.engine_died()
-        for choice in list(flight.open.values()):
-            if choice.aborting:
-                self._deliver(flight, flight.finish(choice, FinishReason.ABORT))
-        if flight.deaths >= DEATHS_PER_REQUEST:
-            words = f"the engine died {flight.deaths} times while it worked on this request, which is given up"
-            self._end(flight, describe(EngineDied(words)))
+    def _bereave(self, sent: list[Flight]) -> None:
+        """An engine died that had these requests, in this order. End those that nobody wants any more or that may
+        have killed too many; the others wait for the next engine."""
+        self._by_engine_id.clear()
+        if sent:
+            assert self.resolved is not None
+            for flight in may_have_caused(sent, self.resolved.rows):
+                flight.deaths += 1
+        for flight in sent:
+            flight.engine_ids = []
+            for choice in list(flight.open.values()):
+                if choice.aborting:
+                    self._deliver(flight, flight.finish(choice, FinishReason.ABORT))
+            if given_up(flight):
+                words = f"the engine died {flight.deaths} times while it worked on this request, which is given up"
+                self._end(flight, describe(EngineDied(words)))
+        self._unsent = dict.fromkeys(self._streams)
 
     def _die(self, error: OctavoError) -> None:
         _log.error("The engine is gone: %s", error)
@@ -280,8 +278,3 @@ class EngineClient:
             self._settled.clear()
         else:
             self._settled.set()
-
-
-def _suspect(flight: Flight) -> bool:
-    """The next death with it is its last."""
-    return flight.deaths >= DEATHS_PER_REQUEST - 1

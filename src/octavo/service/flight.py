@@ -26,8 +26,9 @@ class Choice:
 
 
 class Flight:
-    """`open` holds the choices without a final event. `deaths` counts engines in a row that died while they worked
-    on this request and brought it no token. `engine_ids` are its names in the engine that works on it now, if any.
+    """`open` holds the choices without a final event. `deaths` counts engines in a row that died, may have worked
+    on this request (blame.py decides), and brought it no token. `engine_ids` are its names in the engine that has
+    it now, if any.
     """
 
     def __init__(self, request: Request) -> None:
@@ -39,6 +40,12 @@ class Flight:
         self.deaths = 0
         self.engine_ids: list[str] = []
         self._whole = True  # no choice has begun or ended yet
+
+    @property
+    def least_rows(self) -> int:
+        """Rows that the request takes at least while an engine computes it: choices that begin together share one
+        until their prompt is computed."""
+        return 1 if self._whole else len(self.open)
 
     def submissions(self, serials: Iterator[int]) -> list[Request]:
         """The requests that make an engine go on from here, with ids made unique by `serials`: the whole while no
@@ -65,10 +72,6 @@ class Flight:
             self._settle_usage(choice, output, output.usage)
         if output.finish is not None:
             self._end(choice)
-
-    def engine_died(self) -> None:
-        self.engine_ids = []
-        self.deaths += 1
 
     def finish(self, choice: Choice, reason: FinishReason, error: ErrorInfo | None = None) -> Output:
         """End a choice that no engine works on any more."""

@@ -1,4 +1,4 @@
-"""Patience: how many deaths of its engine a client bears. Numbers only; what to do about a death is client.py's."""
+"""Patience: how many deaths of its engine a client bears. Numbers only; which request is to blame is blame.py's."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 # An engine that cannot even load fails for everybody, and each try may take minutes.
 DEATHS_WHILE_LOADING = 3
-# A request is given up when this many engines in a row died with it and brought it no token in between; before
-# its last chance it is a suspect.
-DEATHS_PER_REQUEST = 3
 # More than a few requests that kill engines, one after another, can explain: something else is broken.
 DEATHS_WITHOUT_TOKEN = 12
 
