@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import Iterable
 
 from octavo.errors import EngineUnavailable
 from octavo.server.metrics import Metrics
@@ -62,8 +63,8 @@ class Generation:
     async def deltas(self) -> list[Delta]:
         """What arrived since the last call, `choice` being the index; empty once every choice has ended.
 
-        The last delta of a choice has `finish`, and with it ERROR and `error` if the engine gave it up. Cancelling
-        a call loses nothing.
+        However much a choice got since then is one delta. Its last one has `finish`, and with it ERROR and `error`
+        if the engine gave it up. Cancelling a call loses nothing.
         """
         deltas: list[Delta] = []
         while self._open and not deltas:
@@ -71,7 +72,7 @@ class Generation:
             for task in done:
                 prompt = self._reading.pop(task)
                 outputs = task.result()
-                deltas += filter(None, (self._push(prompt, output) for output in outputs))
+                deltas += _joined(filter(None, (self._push(prompt, output) for output in outputs)))
                 if outputs:
                     self._read(prompt)
         return deltas
@@ -152,6 +153,24 @@ def usage_body(prompt_tokens: int, *, completion_tokens: int, cached_tokens: int
         PromptTokensDetails(cached_tokens),
         CompletionTokensDetails(),
     )
+
+
+def _joined(deltas: Iterable[Delta]) -> list[Delta]:
+    """One delta for all of a choice; an error stays a delta of its own."""
+    joined: list[Delta] = []
+    latest: dict[int, Delta] = {}
+    for delta in deltas:
+        whole = latest.get(delta.choice)
+        if whole is None or delta.error is not None:
+            latest[delta.choice] = delta
+            joined.append(delta)
+            continue
+        whole.text += delta.text
+        whole.tokens = whole.tokens + delta.tokens
+        if delta.logprobs:
+            whole.logprobs = (whole.logprobs or []) + delta.logprobs
+        whole.finish, whole.stop, whole.usage = delta.finish, delta.stop, delta.usage
+    return joined
 
 
 async def _next(stream: Stream) -> list[Output]:
