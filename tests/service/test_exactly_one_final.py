@@ -201,6 +201,8 @@ class Scenario:
         aborted = {i for i, w in enumerate(self.watched) if any(a.finish is FinishReason.ABORT for a in w.answers)}
         assert aborted <= self.aborted
         assert self.client.unfinished == sum(not watched.stream.done for watched in self.watched)
+        if self.client.state in ("loading", "restarting"):
+            assert self.client.stats.waiting == self.client.unfinished
 
 
 @pytest.mark.parametrize("seed", range(60))
