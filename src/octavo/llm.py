@@ -264,6 +264,7 @@ class LLM:
         engine = self._live_engine()
         with InterruptLater():
             self._tell_cancelled()
+            assert not engine.idle, "a run waits for an engine that has nothing to do"
             try:
                 outputs = engine.step()
             except BaseException:  # half a step is done: nothing that this engine would say now could be trusted
