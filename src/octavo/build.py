@@ -13,7 +13,7 @@ import numpy as np
 
 from octavo.checkpoint.open import open_checkpoint
 from octavo.checkpoint.source import WeightSource
-from octavo.config import EngineConfig, Resolved, format_bytes, resolve
+from octavo.config import EngineConfig, Resolved, format_bytes, resolve, thread_count
 from octavo.core.block_pool import BlockPool
 from octavo.core.engine import Engine
 from octavo.core.kv_spec import KVSpec
@@ -22,6 +22,7 @@ from octavo.errors import ConfigError
 from octavo.models.registry import model_class, model_facts
 from octavo.ops.backend import Backend
 from octavo.ops.choose import choose_backend
+from octavo.runner.cores import usable_cores
 from octavo.runner.free_memory import free_memory
 from octavo.runner.kv_cache import allocate_kv, kv_spec
 from octavo.runner.runner import ModelRunner
@@ -63,7 +64,8 @@ def build_engine(payload: Mapping[str, Any], progress: Progress) -> tuple[Engine
 def _build(order: BuildOrder, source: WeightSource, progress: Progress) -> tuple[Engine, Resolved]:
     config = order.config
     facts = model_facts(source.config)
-    backend, _ = choose_backend(config.backend, config.dtype, _formats(source), facts.head_dim)
+    threads = thread_count(config, usable_cores())
+    backend, _ = choose_backend(config.backend, config.dtype, threads, _formats(source), facts.head_dim)
     spec = kv_spec(facts, config.block_size, backend.dtype)
     number = np.dtype(backend.dtype).itemsize
     max_tokens = config.max_running + config.chunk
@@ -77,6 +79,7 @@ def _build(order: BuildOrder, source: WeightSource, progress: Progress) -> tuple
         free_bytes=free_memory() - scratch * number,
         backend=backend.name,
         dtype=backend.dtype,
+        threads=threads,
     )
     try:
         runner = _load(order, source, backend, spec, resolved, progress)

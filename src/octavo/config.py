@@ -21,6 +21,7 @@ DEFAULT_MODEL = "smollm2"
 # Share of the memory that is free once the weights are loaded; the rest stays with the user's other programs.
 AUTO_KV_SHARE = 0.25
 MIN_CONTEXT = 32
+MAX_THREADS = 1024
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -49,6 +50,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     prefix_cache: Annotated[bool, Meta(description="Reuse the KV blocks of prompts that begin alike.")] = True
     backend: Annotated[str, Meta(description="Which implementation computes: auto or reference.")] = "auto"
     dtype: Annotated[str, Meta(description="Number format of activations: auto, float32 or float64.")] = "auto"
+    threads: Annotated[
+        int | None, Meta(description="Threads that compute. Default: all cores but one, which serves the clients.")
+    ] = None
     offline: Annotated[bool, Meta(description="Open no outbound connection at all.")] = False
     debug: Annotated[bool, Meta(description="Check every invariant of the KV pool whenever the engine is idle.")] = (
         False
@@ -60,6 +64,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name, value in (("max-running", self.max_running), ("chunk", self.chunk), ("queue", self.queue)):
             if value < 1:
                 raise ConfigError(f"--{name} must be at least 1, got {value}")
+        if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
+            raise ConfigError(f"--threads must lie between 1 and {MAX_THREADS}, got {self.threads}")
         if self.max_len is not None and self.max_len < MIN_CONTEXT:
             raise ConfigError(f"--max-len must be at least {MIN_CONTEXT}, got {self.max_len}")
         if not 0.0 <= self.watermark < 1.0:
@@ -100,6 +106,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 
     backend: str
     dtype: str
+    threads: int
     weight_bytes: int
     block_size: int
     blocks: int
@@ -143,44 +150,28 @@ def resolve(
     free_bytes: int,
     backend: str,
     dtype: str,
+    threads: int,
 ) -> Resolved:
-    """Decide everything that depends on model and machine. `free_bytes` is memory free before loading.
+    """Decide everything that depends on model and machine. `free_bytes` is memory free before loading, `threads`
+    what `thread_count` said.
 
     ConfigError, with the numbers and what to change, when not even one short chat fits.
     """
-    after_weights = free_bytes - weight_bytes
-    if after_weights <= 0:
-        raise ConfigError(
-            f"the weights need {format_bytes(weight_bytes)} and {format_bytes(free_bytes)} of memory are free: "
-            "close other programs, or choose a smaller model"
-        )
-    wanted_context = min(context_length, config.max_len or context_length)
     if config.max_len is not None and config.max_len > context_length:
         raise ConfigError(f"--max-len {config.max_len} exceeds the {context_length} tokens this model was made for")
-    blocks, kv_reason = _kv_blocks(config, spec, wanted_context, weight_bytes, after_weights)
-    if blocks * spec.block_size < MIN_CONTEXT:
-        raise ConfigError(
-            f"the KV cache would hold {blocks * spec.block_size} tokens and needs {MIN_CONTEXT} at least "
-            f"({format_bytes(spec.bytes_per_block)} per block of {spec.block_size}): raise --kv-memory or free memory"
-        )
-    max_len = min(wanted_context, blocks * spec.block_size)
-    if max_len < wanted_context:
+    wanted = config.max_len or context_length
+    blocks, kv_reason = _kv_blocks(config, spec, wanted, weight_bytes, free_bytes)
+    tokens = blocks * spec.block_size
+    max_len = min(wanted, tokens)
+    if max_len < wanted:
         len_reason = "the KV cache holds no more; raise --kv-memory for longer chats"
     else:
         len_reason = "--max-len" if config.max_len is not None else "the model's own limit"
-    tokens = blocks * spec.block_size
-    decisions = [
-        Decision("weights", format_bytes(weight_bytes), f"{backend} backend, {dtype}"),
-        Decision("KV cache", format_bytes(blocks * spec.bytes_per_block), kv_reason),
-        Decision(
-            "KV blocks", f"{blocks} x {spec.block_size} tokens", f"{format_bytes(spec.bytes_per_token)} per token"
-        ),
-        Decision("context", f"{max_len} tokens", len_reason),
-        Decision("room", f"{tokens} tokens", _room_reason(tokens, max_len, config.max_running)),
-    ]
+    thread_reason = "--threads" if config.threads is not None else "all cores but one, which serves the clients"
     return Resolved(
         backend=backend,
         dtype=dtype,
+        threads=threads,
         weight_bytes=weight_bytes,
         block_size=spec.block_size,
         blocks=blocks,
@@ -192,8 +183,52 @@ def resolve(
         queue=config.queue,
         watermark_blocks=max(1, int(blocks * config.watermark)),
         prefix_cache=config.prefix_cache,
-        decisions=decisions,
+        decisions=[
+            Decision("weights", format_bytes(weight_bytes), f"{backend} backend, {dtype}"),
+            Decision("KV cache", format_bytes(blocks * spec.bytes_per_block), kv_reason),
+            Decision(
+                "KV blocks", f"{blocks} x {spec.block_size} tokens", f"{format_bytes(spec.bytes_per_token)} per token"
+            ),
+            Decision("context", f"{max_len} tokens", len_reason),
+            Decision("room", f"{tokens} tokens", _room_reason(tokens, max_len, config.max_running)),
+            Decision("threads", str(threads), thread_reason),
+        ],
     )
+
+
+def _kv_blocks(config: EngineConfig, spec: KVSpec, context: int, weight_bytes: int, free_bytes: int) -> tuple[int, str]:
+    """How many KV blocks, and why. ConfigError when the memory does not suffice."""
+    after_weights = free_bytes - weight_bytes
+    if after_weights <= 0:
+        raise ConfigError(
+            f"the weights need {format_bytes(weight_bytes)} and {format_bytes(free_bytes)} of memory are free: "
+            "close other programs, or choose a smaller model"
+        )
+    if config.kv_memory is not None:
+        asked = parse_bytes(config.kv_memory)
+        if asked > after_weights:
+            raise ConfigError(
+                f"--kv-memory {config.kv_memory} exceeds the {format_bytes(after_weights)} that are free beside the "
+                f"weights ({format_bytes(weight_bytes)})"
+            )
+        blocks, reason = spec.blocks_in(asked), f"--kv-memory {config.kv_memory}"
+    else:
+        blocks = spec.blocks_in(int(after_weights * AUTO_KV_SHARE))
+        reason = f"{AUTO_KV_SHARE:.0%} of the memory free beside the weights"
+        useful = config.max_running * spec.blocks_for(context)  # more could never be used
+        if blocks > useful:
+            blocks, reason = useful, f"{config.max_running} chats of {context} tokens need no more"
+    if blocks * spec.block_size < MIN_CONTEXT:
+        raise ConfigError(
+            f"the KV cache would hold {blocks * spec.block_size} tokens and needs {MIN_CONTEXT} at least "
+            f"({format_bytes(spec.bytes_per_block)} per block of {spec.block_size}): raise --kv-memory or free memory"
+        )
+    return blocks, reason
+
+
+def thread_count(config: EngineConfig, cores: int) -> int:
+    """How many threads compute on a machine with `cores` usable cores."""
+    return config.threads or max(1, cores - 1)
 
 
 def parse_bytes(text: str) -> int:

@@ -38,10 +38,10 @@ def test_an_earlier_backend_that_refuses_is_passed_over_with_its_reason(monkeypa
         def refuse(self, formats: frozenset[str], head_dim: int) -> str | None:
             return "head dim 80 is not 64" if head_dim == 80 else None
 
-    def absent(dtype: str) -> ReferenceBackend:
+    def absent(dtype: str, threads: int | None) -> ReferenceBackend:
         raise ConfigError("no such device")
 
-    rows = (("absent", absent), ("narrow", lambda dtype: Narrow()), *choose.PREFERENCE)
+    rows = (("absent", absent), ("narrow", lambda dtype, threads: Narrow()), *choose.PREFERENCE)
     monkeypatch.setattr(choose, "PREFERENCE", rows)
     backend, reasons = choose_backend(head_dim=80)
     assert backend.name == "reference"

@@ -53,11 +53,12 @@ def doctor() -> None:
 def _machine_table() -> Table:
     import psutil
 
+    from octavo.runner.cores import usable_cores
     from octavo.runner.free_memory import free_memory
 
     table = plain_table("", "")
     table.add_row("octavo", f"{__version__}, Python {platform.python_version()} on {platform.system()}")
-    table.add_row("CPU", f"{_cpu_name()}, {_usable_cores()} of {os.cpu_count()} cores usable")
+    table.add_row("CPU", f"{_cpu_name()}, {usable_cores()} of {os.cpu_count()} cores usable")
     memory = psutil.virtual_memory().total
     table.add_row("memory", f"{format_bytes(memory)}, of which {format_bytes(free_memory())} can be used now")
     table.add_row("packages", ", ".join(f"{name} {_version(name) or '[red]missing[/]'}" for name in REQUIRED))
@@ -88,7 +89,7 @@ def _backends() -> list[tuple[str, Backend | None, str]]:
     found: list[tuple[str, Backend | None, str]] = []
     for name, construct in PREFERENCE:
         try:
-            backend = construct("auto")
+            backend = construct("auto", None)
         except OctavoError as error:
             found.append((name, None, str(error)))
         else:
@@ -135,10 +136,3 @@ def _cpu_name() -> str:
     except OSError:  # not Linux
         pass
     return platform.processor() or platform.machine()
-
-
-def _usable_cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        return os.cpu_count() or 1

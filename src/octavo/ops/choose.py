@@ -10,19 +10,25 @@ from octavo.errors import ConfigError
 from octavo.ops.backend import Backend
 
 
-def _reference(dtype: str) -> Backend:
+def _reference(dtype: str, threads: int | None) -> Backend:
     from octavo.ops.reference.backend import ReferenceBackend
 
-    return ReferenceBackend("float32" if dtype == "auto" else dtype)
+    return ReferenceBackend("float32" if dtype == "auto" else dtype, threads)
 
 
-# name -> constructor, the most preferred first. A constructor takes the wanted dtype ("auto": its own choice) and
-# raises ConfigError when this machine or that dtype is not for it; it imports its backend only when called.
-PREFERENCE: tuple[tuple[str, Callable[[str], Backend]], ...] = (("reference", _reference),)
+# name -> constructor, the most preferred first. A constructor takes the wanted dtype ("auto": its own choice) and how
+# many threads may compute (None: its own choice), and raises ConfigError when this machine or that dtype is not for it;
+# it imports its backend only when called.
+Constructor = Callable[[str, int | None], Backend]
+PREFERENCE: tuple[tuple[str, Constructor], ...] = (("reference", _reference),)
 
 
 def choose_backend(
-    name: str = "auto", dtype: str = "auto", formats: frozenset[str] = frozenset(), head_dim: int = 64
+    name: str = "auto",
+    dtype: str = "auto",
+    threads: int | None = None,
+    formats: frozenset[str] = frozenset(),
+    head_dim: int = 64,
 ) -> tuple[Backend, list[str]]:
     """The backend `name`, or with "auto" the first of PREFERENCE that does not refuse; and why others were passed over.
 
@@ -37,7 +43,7 @@ def choose_backend(
         if name not in ("auto", candidate):
             continue
         try:
-            backend = construct(dtype)
+            backend = construct(dtype, threads)
         except ConfigError as error:
             reasons.append(f"{candidate}: {error}")
             continue

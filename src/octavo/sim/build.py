@@ -77,6 +77,7 @@ def _resolved(spec: SimSpec) -> Resolved:
     return Resolved(
         backend="sim",
         dtype="none",
+        threads=1,
         weight_bytes=0,
         block_size=spec.block_size,
         blocks=spec.blocks,

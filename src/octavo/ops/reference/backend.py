@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from octavo.errors import ConfigError
 from octavo.ops.backend import Batch, KVLayer, SampleBatch, Samples
@@ -27,14 +28,19 @@ class ReferenceBackend:
     """Implements `ops.backend.Backend` with numpy arrays. `dtype` is that of weights, activations and KV cache.
 
     Weights are dense, row-major [O, I]. ConfigError for a dtype that numpy cannot compute in.
+
+    `threads` limits numpy's BLAS, for the whole process. Its threads spin while they wait for each other, so a step
+    takes many times as long when there are more of them than cores that nobody else uses.
     """
 
     name = "reference"
 
-    def __init__(self, dtype: str = "float32") -> None:
+    def __init__(self, dtype: str = "float32", threads: int | None = None) -> None:
         if dtype not in DTYPES:
             raise ConfigError(f"the reference backend computes in {' or '.join(DTYPES)}, not {dtype}")
         self.dtype = dtype
+        if threads is not None:
+            threadpool_limits(threads, user_api="blas")
 
     # --- once, at load ---
 
