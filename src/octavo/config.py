@@ -196,6 +196,29 @@ def resolve(
     )
 
 
+def thread_count(config: EngineConfig, cores: int) -> int:
+    """How many threads compute on a machine with `cores` usable cores."""
+    return config.threads or max(1, cores - 1)
+
+
+def parse_bytes(text: str) -> int:
+    """ "512MiB", "2GB" or a plain number to bytes; K, M, G and T are powers of 1024. ConfigError otherwise."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise ConfigError(f"{text!r} is not an amount of memory: write it like 512MiB or 2GiB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def format_bytes(count: int) -> str:
+    """1536 -> "1.5 KiB"."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
 def _kv_blocks(config: EngineConfig, spec: KVSpec, context: int, weight_bytes: int, free_bytes: int) -> tuple[int, str]:
     """How many KV blocks, and why. ConfigError when the memory does not suffice."""
     after_weights = free_bytes - weight_bytes
@@ -224,48 +247,6 @@ def _kv_blocks(config: EngineConfig, spec: KVSpec, context: int, weight_bytes: i
             f"({format_bytes(spec.bytes_per_block)} per block of {spec.block_size}): raise --kv-memory or free memory"
         )
     return blocks, reason
-
-
-def thread_count(config: EngineConfig, cores: int) -> int:
-    """How many threads compute on a machine with `cores` usable cores."""
-    return config.threads or max(1, cores - 1)
-
-
-def parse_bytes(text: str) -> int:
-    """ "512MiB", "2GB" or a plain number to bytes; K, M, G and T are powers of 1024. ConfigError otherwise."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
-    if match is None:
-        raise ConfigError(f"{text!r} is not an amount of memory: write it like 512MiB or 2GiB")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
-
-
-def format_bytes(count: int) -> str:
-    """1536 -> "1.5 KiB"."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
-def _kv_blocks(
-    config: EngineConfig, spec: KVSpec, context: int, weight_bytes: int, after_weights: int
-) -> tuple[int, str]:
-    """How many blocks the KV cache gets of the `after_weights` free bytes, and why."""
-    if config.kv_memory is not None:
-        asked = parse_bytes(config.kv_memory)
-        if asked > after_weights:
-            raise ConfigError(
-                f"--kv-memory {config.kv_memory} exceeds the {format_bytes(after_weights)} that are free beside the "
-                f"weights ({format_bytes(weight_bytes)})"
-            )
-        return spec.blocks_in(asked), f"--kv-memory {config.kv_memory}"
-    blocks = spec.blocks_in(int(after_weights * AUTO_KV_SHARE))
-    useful = config.max_running * spec.blocks_for(context)  # more blocks than this could never be used
-    if blocks > useful:
-        return useful, f"{config.max_running} chats of {context} tokens need no more"
-    return blocks, f"{AUTO_KV_SHARE:.0%} of the memory free beside the weights"
 
 
 def _room_reason(tokens: int, max_len: int, max_running: int) -> str:
