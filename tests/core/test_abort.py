@@ -7,6 +7,7 @@ import time
 import pytest
 from trial import Trial
 
+from octavo.core.plan import StepResult
 from octavo.types import FinishReason
 
 depths = pytest.mark.parametrize("depth", [1, 2])
@@ -42,6 +43,20 @@ def test_running_frees_its_blocks_within_one_step(depth: int) -> None:
     assert all(s is None or s.request.id == "stays" for s in trial.scheduler.rows)
     trial.drain()
     trial.verify()
+
+
+def test_a_block_filled_by_a_token_that_an_abort_drops_is_never_found() -> None:
+    """Three steps in flight: the last one fills the block with a token that nobody will ever hear of."""
+    trial = Trial()
+    trial.ask([1] * 14, id="goes", max_tokens=50)
+    plans = [trial.scheduler.plan() for _ in range(3)]
+    trial.abort("goes")
+    for plan in plans:
+        assert plan is not None
+        trial.scheduler.commit(plan, StepResult([5]))
+    assert plans[-1].rows[0].start + 1 == 16
+    assert trial.pool.published == 0
+    assert trial.pool.free == trial.pool.total
 
 
 @depths

@@ -155,16 +155,30 @@ def test_admission_leaves_the_watermark_free(watermark: int) -> None:
     trial.verify()
 
 
-def test_blocks_that_a_running_prompt_still_needs_are_not_promised_twice() -> None:
+def test_nobody_is_admitted_beside_a_prompt_that_takes_all_of_the_step() -> None:
+    """So the blocks that its later chunks need are not given away, and it need not preempt for them."""
     trial = Trial(blocks=10, chunk=16)
-    trial.ask([1] * 100, id="long", max_tokens=2)  # 7 blocks in the end, one after the first step
+    trial.ask([1] * 100, id="long", max_tokens=2)
     trial.step()
-    trial.ask([2] * 50, max_tokens=2)  # 4 blocks: more than 10 - 7 - 1
+    trial.ask([2] * 50, max_tokens=2)
     for _ in range(5):
         trial.step()
-    assert [s.request.id for s in trial.scheduler.running] == ["long"]
+        assert [s.request.id for s in trial.scheduler.running] == ["long"]
     trial.drain()
     assert trial.scheduler.counters.preemptions == 0
+
+
+def test_nobody_is_admitted_while_one_that_runs_is_short_of_blocks() -> None:
+    """Else a stream of small requests could starve a large one of the blocks it waits for."""
+    trial = Trial(blocks=12, chunk=64, watch=False)
+    trial.ask([2] * 14, id="young", priority=1, max_tokens=20)
+    trial.scheduler.plan()
+    trial.ask([1] * 113, id="old", max_tokens=20)
+    trial.scheduler.plan()  # 64 of its tokens; 49 remain, which take 4 blocks
+    trial.ask([3] * 4, id="small", priority=2, max_tokens=2)
+    trial.pool.allocate(trial.pool.free - 3)  # enough for small and for growth, not for old
+    assert trial.scheduler.plan() is None, "old waits for what young, whose steps are in flight, will give"
+    assert [s.request.id for s in trial.scheduler.waiting] == ["small"]
 
 
 @pytest.mark.parametrize("field", ["rows", "chunk", "max_len", "vocab", "queue", "watermark"])

@@ -73,6 +73,29 @@ def test_preemption_waits_for_launched_steps() -> None:
     assert scheduler.counters.preemptions == 1
 
 
+def test_nobody_is_preempted_for_blocks_that_are_about_to_come_free() -> None:
+    """A sequence that has ended still holds its blocks under a launched step. Who needs some waits for them."""
+    trial = Trial(blocks=5, watermark=0, watch=False)
+    trial.ask([1] * 15, id="old", max_tokens=10)
+    trial.ask([2] * 10, id="ends", max_tokens=10)
+    trial.ask([3] * 16, id="young", max_tokens=10)
+    scheduler = trial.scheduler
+    first = scheduler.plan()
+    trial.pool.allocate(2)  # all that is left
+    second = scheduler.plan()
+    assert first is not None
+    assert second is not None
+    assert (len(first.rows), len(second.rows)) == (3, 2), "young needs a second block and waits"
+    scheduler.commit(first, StepResult([5, 5, 5]))
+    scheduler.abort("ends")
+    assert scheduler.plan() is None, "old needs a second block, and the one of ends will be free soon"
+    assert scheduler.counters.preemptions == 0
+    scheduler.commit(second, StepResult([5, 5]))
+    third = scheduler.plan()
+    assert third is not None
+    assert [(row.start, len(row.new_blocks)) for row in third.rows] == [(16, 1)]
+
+
 def test_a_higher_priority_takes_blocks_from_a_lower_one() -> None:
     trial = Trial(blocks=6, watermark=0)
     trial.ask([1] * 30, id="low", priority=1, max_tokens=40)

@@ -34,7 +34,7 @@ class Heard:
 
 
 class Trial:
-    """`chosen` settings have small defaults, so that everything interesting happens soon."""
+    """Small by default, so that everything interesting happens soon. `watch` runs every check after each operation."""
 
     def __init__(
         self,

@@ -58,6 +58,8 @@ def _check_holding(scheduler: Scheduler, sequence: Sequence) -> None:
     assert len(blocks) == -(-sequence.computed // size), "the block table does not cover computed tokens exactly"
     assert len(set(blocks)) == len(blocks), "a block stands twice in a table"
     assert len(sequence.prefix) <= sequence.computed // size, "the prefix chain is longer than what is computed"
+    if scheduler.pool.caching and not sequence.in_flight:
+        assert len(sequence.prefix) == sequence.computed // size, "a full, committed block is not on the prefix chain"
     assert 0 <= sequence.sampling <= sequence.in_flight, "more draws than steps in flight"
     assert sequence.generated + sequence.sampling <= sequence.max_new, "more is drawn than was asked for"
     assert sequence.computed < sequence.prompt_tokens + sequence.max_new, "the last token was fed back"

@@ -84,27 +84,24 @@ class _Planning:
     def admit_waiting(self) -> None:
         """Admit from the head of the queue while rows, blocks and prompt tokens are left for this step.
 
-        Blocks that running prompts will still need are set aside, and one more for each running sequence's
-        growth (or the watermark): admission is optimistic beyond that, and preemption mends it.
+        Where prompt tokens are left, all running prompts are complete: no block is promised to anyone. One for
+        each running sequence's growth (or the watermark) is left free; admission is optimistic beyond that, and
+        preemption mends it.
         """
         roster, pool, size = self._roster, self._pool, self._size
-        if not roster.free_rows or not self._spare:
-            return
-        promised = sum(max(0, -(-len(s.tokens) // size) - len(s.blocks)) for s in roster.running)
         while roster.waiting and roster.free_rows and self._spare:
             sequence = roster.waiting[0]
             known = len(sequence.tokens)
             hit = pool.match(sequence.request.salt, sequence.tokens, known - 1)
             needed = -(-known // size) - len(hit)
             growth = max(roster.limits.watermark, len(roster.running)) if roster.running else 0
-            if pool.free - pool.idle(hit) - promised < needed + growth:
+            if pool.free - pool.idle(hit) < needed + growth:
                 return
             del roster.waiting[0]
             self._admit(sequence, hit)
             count = min(known - sequence.computed, self._spare)
             self._spare -= count
             wanted = -(-(sequence.computed + count) // size) - len(hit)
-            promised += needed - wanted
             self._plan_row(sequence, count, wanted, copying=False)
             self._run_forked()
 
