@@ -80,7 +80,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     host: Annotated[str, Meta(description="Address to listen on. 0.0.0.0 serves the whole network.")] = "127.0.0.1"
     port: Annotated[int, Meta(description="Port to listen on.")] = 8000
     served_name: Annotated[
-        str | None, Meta(description="The model's name in the API. Default: the name it was started with.")
+        str | None,
+        Meta(description="The model's name in the API. Default: as it was started, or the last part of a path."),
     ] = None
     max_body: Annotated[str, Meta(description="Largest request body, such as 8MiB.")] = "8MiB"
     drain: Annotated[float, Meta(description="Seconds that running answers get to finish after Ctrl-C.")] = 30.0

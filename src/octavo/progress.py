@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -14,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class _Bar:
-    """A rich progress display, or nothing."""
+    """A rich progress display, or nothing. With `stays` its last state remains on the screen."""
 
-    stays = False  # its last state remains on the screen
-
-    def __init__(self, shown: bool | None) -> None:
+    def __init__(self, shown: bool | None, columns: Callable[[], list[ProgressColumn]], *, stays: bool) -> None:
         self._shown = sys.stderr.isatty() if shown is None else shown
+        self._columns = columns
+        self._stays = stays
         self._progress: Progress | None = None
 
     def __enter__(self) -> Self:
@@ -27,7 +28,7 @@ class _Bar:
             from rich.console import Console
             from rich.progress import Progress
 
-            self._progress = Progress(*self._columns(), console=Console(stderr=True), transient=not self.stays)
+            self._progress = Progress(*self._columns(), console=Console(stderr=True), transient=not self._stays)
             self._progress.start()
         return self
 
@@ -37,15 +38,12 @@ class _Bar:
         if self._progress is not None:
             self._progress.stop()
 
-    def _columns(self) -> list[ProgressColumn]:
-        raise NotImplementedError
-
 
 class LoadBar(_Bar):
     """One line per label (download, load), in bytes."""
 
     def __init__(self, shown: bool | None = None) -> None:
-        super().__init__(shown)
+        super().__init__(shown, _byte_columns, stays=False)
         self._tasks: dict[str, TaskID] = {}
 
     def update(self, label: str, done: int, total: int) -> None:
@@ -55,19 +53,12 @@ class LoadBar(_Bar):
             self._tasks[label] = self._progress.add_task(label)
         self._progress.update(self._tasks[label], completed=done, total=total or None)
 
-    def _columns(self) -> list[ProgressColumn]:
-        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-
-        return [TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()]
-
 
 class BatchBar(_Bar):
     """Finished prompts of a batch, and tokens per second. One prompt alone gets no bar unless asked for."""
 
-    stays = True
-
     def __init__(self, total: int, shown: bool | None = None) -> None:
-        super().__init__(False if shown is None and total < 2 else shown)
+        super().__init__(False if shown is None and total < 2 else shown, _batch_columns, stays=True)
         self._total = total
         self._tokens = 0
         self._since = time.perf_counter()
@@ -82,8 +73,15 @@ class BatchBar(_Bar):
         speed = self._tokens / max(time.perf_counter() - self._since, 1e-9)
         self._progress.update(self._task, completed=done, speed=speed)
 
-    def _columns(self) -> list[ProgressColumn]:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-        speed = TextColumn("{task.fields[speed]:.1f} tok/s")
-        return [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, TimeRemainingColumn()]
+def _byte_columns() -> list[ProgressColumn]:
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+
+    return [TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()]
+
+
+def _batch_columns() -> list[ProgressColumn]:
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    speed = TextColumn("{task.fields[speed]:.1f} tok/s")
+    return [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, TimeRemainingColumn()]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Octavo
+from octavo.cli.front_end import default_name
 
 SMALL = ("--kv-memory", "1MiB", "--max-running", "2", "--offline")
 
@@ -98,3 +99,14 @@ def test_the_front_end_loads_no_arrays() -> None:
     code = "import octavo.cli.front_end, octavo.checkpoint.store, octavo.text.load, octavo.server.run, sys; "
     code += "print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_local_model_is_named_by_the_last_part_of_its_path(tmp_path: Path) -> None:
+    """A path of this machine is nobody else's business."""
+    directory, file = tmp_path / "tiny-llama", tmp_path / "Tiny.Q4_1.gguf"
+    directory.mkdir()
+    file.touch()
+    assert default_name(str(directory), directory) == "tiny-llama"
+    assert default_name(str(file), file) == "Tiny.Q4_1"
+    assert default_name("smollm2", tmp_path / "stored" / "SmolLM2.gguf") == "smollm2"
+    assert default_name("org/name", tmp_path / "stored" / "x") == "org/name"

@@ -5,6 +5,7 @@ started. What `serve` opens to the network and `run` asks directly.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from octavo.server.deps import Deps
 
 ENGINE_FACTORY = "octavo.build:build_engine"
+
+
+def default_name(model: str, path: Path) -> str:
+    """The model's name in the API: as it was asked for, but for a local path only its last part without `.gguf`."""
+    return path.name.removesuffix(".gguf") if Path(model).exists() else model
 
 
 def front_end(engine: EngineConfig, server: ServerConfig, progress: Callable[[str, int, int], None]) -> Deps:
@@ -33,7 +39,7 @@ def front_end(engine: EngineConfig, server: ServerConfig, progress: Callable[[st
     return Deps(
         client=client,
         text=text,
-        model=server.served_name or engine.model,
+        model=server.served_name or default_name(engine.model, path),
         root=engine.model,
         max_body=parse_bytes(server.max_body),
     )
