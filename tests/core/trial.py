@@ -74,13 +74,14 @@ class Trial:
         self.check()
         return request
 
-    def ask(self, prompt: list[int], *, id: str | None = None, seed: int = 7, priority: int = 0, **params: object):
+    def ask(
+        self, prompt: list[int], *, id: str | None = None, seed: int = 7, priority: int = 0, **params: object
+    ) -> Request:
         """add() with the usual fields filled in; greedy unless `temperature` is given."""
         params = {"temperature": 0.0, **params}
         name = id or f"r{len(self.requests)}"
-        return self.add(
-            Request(id=name, prompt=prompt, params=SamplingParams(**params), seed=seed, priority=priority)  # type: ignore[arg-type]
-        )
+        chosen = SamplingParams(**params)  # type: ignore[arg-type]
+        return self.add(Request(id=name, prompt=prompt, params=chosen, seed=seed, priority=priority))
 
     def abort(self, request_id: str, choice: int | None = None) -> None:
         self.engine.abort(request_id, choice)
