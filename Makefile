@@ -10,7 +10,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 
 ENOUGH := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null)
 ifneq ($(ENOUGH),1)
-$(error Octavo needs Python 3.11 or newer as "$(PYTHON)"; name another with: make PYTHON=/path/to/python3.x ...)
+$(error Octavo needs Python 3.11 or newer as "$(PYTHON)"; if there is a newer one, name it: make serve PYTHON=python3.12)
 endif
 
 .PHONY: help serve test check test-fast docs clean

@@ -102,7 +102,7 @@ def _load(
     resolved: Resolved,
     progress: Progress,
 ) -> ModelRunner:
-    label = f"loading {Path(order.path).name}"
+    label = f"Loading {Path(order.path).name}"
     max_tokens = resolved.rows + resolved.chunk
     model = model_class(source.config).load(
         source.config,

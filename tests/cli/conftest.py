@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-Octavo = Callable[..., subprocess.Popen[str]]
+from octavo_process import Octavo, start_octavo
 
 
 @pytest.fixture(autouse=True)
@@ -23,16 +18,5 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def octavo() -> Octavo:
-    """octavo("list", ...) starts the command with piped output. One thread of arithmetic is enough for tiny models."""
-
-    def start(*arguments: str | Path) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "octavo", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )
-
-    return start
+    """Starts the command in this test's environment."""
+    return start_octavo

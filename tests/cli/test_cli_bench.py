@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from octavo_process import Octavo
 from typer.testing import CliRunner
 
-from conftest import Octavo
 from octavo.bench.server_process import ServerProcess
 from octavo.bench.step import StepTiming
 from octavo.cli.main import app

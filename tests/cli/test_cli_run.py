@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from octavo_process import Octavo
 from openai.types import Completion
 from openai.types.chat import ChatCompletion
 from typer.testing import CliRunner, Result
 
-from conftest import Octavo
 from octavo.cli.main import app
 
 TinyModel = Callable[[str], Path]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from octavo_process import Octavo
 
-from conftest import Octavo
 from octavo.cli.front_end import default_name
 
 SMALL = ("--kv-memory", "1MiB", "--max-running", "2", "--offline")

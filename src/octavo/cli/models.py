@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 def pull(
     model: Annotated[
-        str, typer.Argument(help="A catalog name, or a hub id: org/name or org/name:file.gguf.")
+        str,
+        typer.Argument(help="A name from `octavo list`, or a hub id: org/name or org/name:file.gguf.", metavar="MODEL"),
     ] = DEFAULT_MODEL,
 ) -> None:
     """Fetch a model into the store."""
@@ -47,7 +48,7 @@ def list_models() -> None:
 
 
 def rm(
-    models: Annotated[list[str], typer.Argument(help="Names from `octavo list`.", metavar="MODEL...")],
+    models: Annotated[list[str], typer.Argument(help="Names from `octavo list`.", metavar="MODEL")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete models from the store."""

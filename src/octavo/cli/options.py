@@ -105,10 +105,11 @@ def options_page() -> str:
     """docs/configuration.md: every option of engine and server with its default."""
     parts = [
         "# Configuration\n\n"
-        "Every option of `octavo serve`, `chat`, `run` and `bench`. They are defined once, in `src/octavo/config.py`;\n"
-        "`make docs` makes this page from there. In Python the same names are fields of `EngineConfig` and keyword\n"
-        "arguments of `LLM`. The model is the first argument of `serve`, `chat` and `bench`; `run` takes it as "
-        "`--model`.\n"
+        "Options of the commands that compute. Those of the engine belong to `octavo serve`, `chat`, `run`,\n"
+        '`bench decode` and `bench serve`, and are keyword arguments in Python: `LLM("smollm2", max_len=2048)`.\n'
+        "Those of the server belong to `octavo serve`. What only one command knows is in its `--help`.\n\n"
+        "The model is the first argument, as in `octavo serve smollm2`; only `run` takes it as `--model`.\n\n"
+        "Options are defined once, in `src/octavo/config.py`; `make docs` writes this page from there.\n"
     ]
     for title, config in (("Engine", EngineConfig), ("Server", ServerConfig)):
         rows = ["| Option | Default | Meaning |", "|---|---|---|"]
@@ -134,7 +135,7 @@ def _build(struct: Struct, values: dict[str, Any]) -> msgspec.Struct:
 def _parameter(field: Field, model: str) -> inspect.Parameter:
     shown = field.default is not None
     if field.name == "model" and model == "argument":
-        info: Any = typer.Argument(help=field.description, show_default=shown, metavar="[MODEL]")
+        info: Any = typer.Argument(help=field.description, show_default=shown, metavar="MODEL")
     else:
         forms = [field.flag]
         if field.flag in SHORT_FORMS:

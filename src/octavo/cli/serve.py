@@ -68,4 +68,5 @@ def _address(listener: socket.socket) -> str:
 
 def _say_draining(unfinished: int) -> None:
     if unfinished:
-        diagnostics().print(f"finishing {unfinished} answers; Ctrl-C again stops at once")
+        answers = "1 answer" if unfinished == 1 else f"{unfinished} answers"
+        diagnostics().print(f"finishing {answers}; Ctrl-C again stops at once")

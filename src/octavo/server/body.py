@@ -113,5 +113,6 @@ def _refusal(error: Exception) -> InvalidRequest:
         param = path.rstrip("`").lstrip(".") or None
         if missing := re.search(r"required field `(\w+)`", message):
             param = f"{param}.{missing[1]}" if param else missing[1]
+            message = "this field is required"
         return InvalidRequest(f"{param}: {message}." if param else f"{message}.", param=param)
     return InvalidRequest(f"The request body is not valid JSON in UTF-8: {error}.")
