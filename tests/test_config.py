@@ -99,6 +99,11 @@ def test_what_cannot_work_names_the_numbers(config: dict[str, Any], facts: dict[
         ("kv_memory", "much"),
         ("threads", 0),
         ("threads", 100_000),
+        ("queue", 10**30),
+        ("chunk", 10**30),
+        ("max_running", 10**30),
+        ("max_len", 10**30),
+        ("kv_memory", "9" * 400),
     ],
 )
 def test_an_option_out_of_range_is_named_as_it_is_typed(option: str, value: Any) -> None:
@@ -106,7 +111,17 @@ def test_an_option_out_of_range_is_named_as_it_is_typed(option: str, value: Any)
         EngineConfig(**{option: value})
 
 
-@pytest.mark.parametrize(("option", "value"), [("port", -1), ("port", 70_000), ("drain", -1.0), ("max_body", "x")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("port", -1),
+        ("port", 70_000),
+        ("drain", -1.0),
+        ("drain", float("nan")),
+        ("max_body", "x"),
+        ("max_body", "9" * 400),
+    ],
+)
 def test_server_options_are_checked_too(option: str, value: Any) -> None:
     with pytest.raises(ConfigError):
         ServerConfig(**{option: value})

@@ -7,6 +7,7 @@ reads configuration.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Annotated
 
@@ -22,6 +23,7 @@ DEFAULT_MODEL = "smollm2"
 AUTO_KV_SHARE = 0.25
 MIN_CONTEXT = 32
 MAX_THREADS = 1024
+MAX_COUNT = 2**31  # of anything else: beyond every machine, and within what a message can carry
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -62,12 +64,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.block_size not in BLOCK_SIZES:
             raise ConfigError(f"--block-size must be one of {', '.join(map(str, BLOCK_SIZES))}, got {self.block_size}")
         for name, value in (("max-running", self.max_running), ("chunk", self.chunk), ("queue", self.queue)):
-            if value < 1:
-                raise ConfigError(f"--{name} must be at least 1, got {value}")
+            if not 1 <= value <= MAX_COUNT:
+                raise ConfigError(f"--{name} must lie between 1 and {MAX_COUNT}, got {value}")
         if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
             raise ConfigError(f"--threads must lie between 1 and {MAX_THREADS}, got {self.threads}")
-        if self.max_len is not None and self.max_len < MIN_CONTEXT:
-            raise ConfigError(f"--max-len must be at least {MIN_CONTEXT}, got {self.max_len}")
+        if self.max_len is not None and not MIN_CONTEXT <= self.max_len <= MAX_COUNT:
+            raise ConfigError(f"--max-len must lie between {MIN_CONTEXT} and {MAX_COUNT}, got {self.max_len}")
         if not 0.0 <= self.watermark < 1.0:
             raise ConfigError(f"--watermark must lie in [0, 1), got {self.watermark}")
         if self.kv_memory is not None:
@@ -89,8 +91,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"--port must lie between 0 and 65535, got {self.port}")
-        if self.drain < 0:
-            raise ConfigError(f"--drain must not be negative, got {self.drain}")
+        if not 0 <= self.drain < math.inf:
+            raise ConfigError(f"--drain must be a number of seconds that is not negative, got {self.drain}")
         parse_bytes(self.max_body)
 
 
@@ -153,8 +155,8 @@ def resolve(
     dtype: str,
     threads: int,
 ) -> Resolved:
-    """Decide everything that depends on model and machine. `free_bytes` is memory free before loading, `threads`
-    what `thread_count` said.
+    """Decide everything that depends on model and machine. `free_bytes` is memory free before loading, less
+    the buffers of a step, `threads` what `thread_count` said.
 
     ConfigError, with the numbers and what to change, when not even one short chat fits.
     """
@@ -204,9 +206,9 @@ def thread_count(config: EngineConfig, cores: int) -> int:
 
 def parse_bytes(text: str) -> int:
     """ "512MiB", "2GB" or a plain number to bytes; K, M, G and T are powers of 1024. ConfigError otherwise."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?)(?:i?B)?\s*", text, re.IGNORECASE)
     if match is None:
-        raise ConfigError(f"{text!r} is not an amount of memory: write it like 512MiB or 2GiB")
+        raise ConfigError(f"{text!r:.60} is not an amount of memory: write it like 512MiB or 2GiB")
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
@@ -223,6 +225,11 @@ def format_bytes(count: int) -> str:
 def _kv_blocks(config: EngineConfig, spec: KVSpec, context: int, weight_bytes: int, free_bytes: int) -> tuple[int, str]:
     """How many KV blocks, and why. ConfigError when the memory does not suffice."""
     after_weights = free_bytes - weight_bytes
+    if free_bytes <= 0:
+        raise ConfigError(
+            f"the buffers of a step need {format_bytes(-free_bytes)} more than the memory that is free: lower "
+            "--max-running or --chunk, or close other programs"
+        )
     if after_weights <= 0:
         raise ConfigError(
             f"the weights need {format_bytes(weight_bytes)} and {format_bytes(free_bytes)} of memory are free: "

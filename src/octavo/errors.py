@@ -63,7 +63,7 @@ class ModelNotFound(InvalidRequest):
     """The request names a model that this server does not serve."""
 
     def __init__(self, model: str) -> None:
-        super().__init__(f"The model `{model}` does not exist.", param="model", code="model_not_found")
+        super().__init__(f"The model `{model:.200}` does not exist.", param="model", code="model_not_found")
         self.model = model
 
 

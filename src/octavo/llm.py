@@ -22,6 +22,7 @@ from octavo.interrupt import InterruptLater
 from octavo.progress import BatchBar, LoadBar
 from octavo.text.answer import Answer, Delta
 from octavo.text.load import load_text
+from octavo.text.stop import StopStrings
 from octavo.text.tokenizer import Tokenizer
 from octavo.types import SEED_BITS, Output, Request, SamplingParams
 
@@ -38,7 +39,8 @@ class Run:
     def __init__(self, request: Request, tokenizer: Tokenizer, sink: Callable[[Delta], None]) -> None:
         self.id = request.id
         prompt_tokens = len(request.prompt)
-        self._answers = [Answer(tokenizer, request.params, prompt_tokens) for _ in range(request.params.n)]
+        stops = StopStrings(request.params.stop)
+        self._answers = [Answer(tokenizer, request.params, stops, prompt_tokens) for _ in range(request.params.n)]
         self._open = len(self._answers)
         self._sink = sink
 

@@ -14,6 +14,8 @@ from octavo.errors import InvalidRequest
 MAX_TOP_LOGPROBS = 20
 MAX_CHOICES = 128
 MAX_STOP_STRINGS = 16
+MAX_STOP_TOKEN_IDS = 1024
+MAX_SALT_CHARS = 256
 SEED_BITS = 63
 
 
@@ -66,6 +68,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             raise InvalidRequest(f"stop takes at most {MAX_STOP_STRINGS} strings, got {len(self.stop)}", param="stop")
         if any(not isinstance(s, str) or not s for s in self.stop):
             raise InvalidRequest("stop must hold non-empty strings", param="stop")
+        if len(self.stop_token_ids) > MAX_STOP_TOKEN_IDS:
+            raise InvalidRequest(
+                f"stop_token_ids takes at most {MAX_STOP_TOKEN_IDS} ids, got {len(self.stop_token_ids)}",
+                param="stop_token_ids",
+            )
         if any(isinstance(t, bool) or not isinstance(t, int) or t < 0 for t in self.stop_token_ids):
             raise InvalidRequest("stop_token_ids must hold token ids (whole numbers >= 0)", param="stop_token_ids")
 

@@ -1,6 +1,7 @@
 """Batch files: what a request line must be, which lines a resumed run still has to answer, and torn ends."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,30 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         count_lines(tmp_path / "absent.jsonl")
     with pytest.raises(BatchFileError, match="cannot be written"):
         ResultFile(tmp_path / "no" / "such" / "directory.jsonl")
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full"])
+def test_only_plain_files_have_an_end(device: str) -> None:
+    """An endless device would be read for ever, and a pipe is empty when it is read for the second time."""
+    with pytest.raises(BatchFileError, match="no plain file"):
+        count_lines(Path(device))
+    with pytest.raises(BatchFileError, match="no plain file"):
+        ResultFile(Path(device))
+
+
+def test_a_pipe_is_not_taken_for_an_answered_file(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, request_line("a").encode() + b"\n")
+        with pytest.raises(BatchFileError, match="no plain file"):
+            count_lines(Path(f"/dev/fd/{reading}"))
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    with ResultFile(tmp_path / "out") as results, open("/dev/full", "wb", buffering=0) as full:
+        os.dup2(full.fileno(), results._file.fileno())
+        with pytest.raises(BatchFileError, match=r"out: cannot be written: No space left"):
+            results.write(answer("a"))

@@ -1,5 +1,6 @@
 """The command as a whole: quick help that is complete, versions, and failures without tracebacks."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -104,3 +105,21 @@ def test_ctrl_c_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, ["list"])
     assert result.exit_code == 130
     assert result.output == ""
+
+
+def test_a_full_disk_is_one_line_and_exit_code_1() -> None:
+    command = [sys.executable, "-m", "octavo", "list"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: [Errno 28]")
+    assert result.stderr.count("\n") == 1
+
+
+def test_what_a_terminal_cannot_show_is_replaced() -> None:
+    program = "import octavo.cli.main as m; m.app = lambda prog_name: print('naïve ☃'); m.main()"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, timeout=60, check=True
+    )
+    assert result.stdout == b"na?ve ?\n"

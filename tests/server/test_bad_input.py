@@ -119,6 +119,9 @@ TABLE: dict[str, tuple[tuple[str, bytes], int, str | None, str | None]] = {
     "frequency_penalty": (chat(frequency_penalty=-3), 400, "frequency_penalty", None),
     "repetition_penalty": (chat(repetition_penalty=0), 400, "repetition_penalty", None),
     "n zero": (chat(n=0), 400, "n", None),
+    "too many answers": (text(prompt=["a"] * 20, n=100), 400, "n", None),
+    "too many echoes": (text(prompt=["a"] * 20, n=100, echo=True, max_tokens=0), 400, "n", None),
+    "endless salt": (chat(cache_salt="x" * 1000), 400, "cache_salt", None),
     "n too large": (chat(n=1000), 400, "n", None),
     "seed beyond 64 bits": (chat(seed=2**70), 400, "seed", None),
     # stop
@@ -128,6 +131,7 @@ TABLE: dict[str, tuple[tuple[str, bytes], int, str | None, str | None]] = {
     "stop of numbers": (chat(stop=[3]), 400, "stop[0]", None),
     "too many stops": (chat(stop=["a"] * 50), 400, "stop", None),
     "endless stop": (chat(stop="x" * 5000), 400, "stop", None),
+    "too many stop tokens": (chat(stop_token_ids=[7] * 2000), 400, "stop_token_ids", None),
     "stop token negative": (chat(stop_token_ids=[-1]), 400, "stop_token_ids", None),
     "stop token too large": (chat(stop_token_ids=[2**70]), 400, "stop_token_ids", None),
     # logprobs, stream options
@@ -182,6 +186,12 @@ def test_too_long_prompt_tells_the_numbers(http: httpx.Client) -> None:
     error = http.post(path, content=body).json()["error"]
     assert error["message"].startswith("This model's maximum context length is 1024 tokens.")
     assert (error["n_prompt_tokens"], error["n_ctx"]) == (1103, 1024)
+
+
+def test_long_name_is_not_sent_back_whole(http: httpx.Client) -> None:
+    answer = http.post(CHAT, content=chat(model="x" * 100_000)[1])
+    check(answer, 404, "model", "model_not_found")
+    assert len(answer.content) < 1000
 
 
 def test_routes_that_are_not_there(http: httpx.Client) -> None:

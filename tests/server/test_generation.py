@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,8 @@ from octavo.server.generation import Generation, engine_requests
 from octavo.server.metrics import Metrics
 from octavo.service.error_info import describe
 from octavo.service.stream import Stream
-from octavo.types import FinishReason, Output, Request, SamplingParams, Usage
+from octavo.text.stop import MAX_STOP_CHARS
+from octavo.types import MAX_CHOICES, FinishReason, Output, Request, SamplingParams, Usage
 
 pytestmark = pytest.mark.anyio
 TEXT = tiny_text()
@@ -133,3 +135,14 @@ async def test_abort_by_others_is_an_error() -> None:
     client.streams[0].push(output("", finish=FinishReason.ABORT))
     (delta,) = await generating.deltas()
     assert (delta.finish, delta.error.kind) == (FinishReason.ERROR, "EngineUnavailable")
+
+
+async def test_choices_share_their_stop_strings() -> None:
+    """16 stop strings at their longest, for as many choices as there may be: before, half a GiB."""
+    stops = tuple(letter * MAX_STOP_CHARS for letter in "abcdefghijklmnop")
+    tracemalloc.start()
+    generating = generation(HandClient(), n=MAX_CHOICES, stop=stops)
+    mib = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    generating.close()
+    assert mib < 16

@@ -25,8 +25,9 @@ PROGRAM = Path(__file__).with_name("run_sim_server.py")
 
 @contextmanager
 def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its address, once it is ready."""
-    child = subprocess.Popen([sys.executable, str(PROGRAM), *arguments], stdout=subprocess.PIPE, text=True)
+    """A server process and its address, once it is ready. Its standard output has its errors, if any, in between."""
+    command = [sys.executable, str(PROGRAM), *arguments]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert child.stdout is not None
         port = int(child.stdout.readline())
@@ -50,6 +51,8 @@ def test_address_of_another_machine_is_a_clear_error() -> None:
         listen("192.0.2.1", 0)
     with pytest.raises(ConfigError, match="--host"):
         listen("no such host", 0)
+    with pytest.raises(ConfigError, match="--host"):
+        listen("a..b", 0)
 
 
 def test_ipv6() -> None:

@@ -61,6 +61,17 @@ def test_tools_equal_transformers_with_argument_text(theirs):
         assert ours.render(tool_conversation(sent), add_generation_prompt=False) == want
 
 
+def test_arguments_nested_beyond_reading_are_text_or_refused():
+    text = "[" * 100_000
+    rendered = ChatTemplate(STYLES["qwen"], **SPECIAL).render(tool_conversation(text))
+    assert text in rendered
+    nested: list = []
+    for _ in range(100_000):
+        nested = [nested]
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        ChatTemplate(STYLES["deepseek"], **SPECIAL).render(tool_conversation(nested))
+
+
 @pytest.mark.parametrize("sent", ["{broken", "plain words"])
 def test_arguments_that_are_no_json_are_shown_as_they_are(sent):
     assert sent in ChatTemplate(STYLES["qwen"]).render(tool_conversation(sent))

@@ -44,6 +44,14 @@ def test_gguf_templates_and_context_length(bpe, tmp_path):
     assert "<tools>" in text.template.render(CONVERSATIONS["one"], tools=TOOLS)
 
 
+def test_a_directory_with_one_gguf_is_that_file(bpe_gguf, tmp_path):
+    (tmp_path / "any.gguf").symlink_to(bpe_gguf["qwen2"])
+    assert load_text(tmp_path).tokenizer.vocab_size == load_text(bpe_gguf["qwen2"]).tokenizer.vocab_size
+    (tmp_path / "other.gguf").symlink_to(bpe_gguf["qwen2"])
+    with pytest.raises(CheckpointError, match="2 GGUF files"):
+        load_text(tmp_path)
+
+
 def test_models_without_a_template_get_a_plain_one(llama_directory):
     prompt = load_text(llama_directory).template.render([{"role": "system", "content": "s"}, *CONVERSATIONS["one"]])
     assert prompt == "<|bos|>system: s\n\nuser: Hi! 你好 🎉\n\nassistant:"

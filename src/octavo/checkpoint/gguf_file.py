@@ -72,6 +72,18 @@ class GGUFFile:
         self.close()
 
 
+def gguf_in(directory: Path) -> Path | None:
+    """The GGUF file that stands for `directory`: its only one, None when it holds none or safetensors, which come
+    first. CheckpointError when there are several."""
+    if any(directory.glob("*.safetensors*")):
+        return None
+    found = sorted(directory.glob("*.gguf"))
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found[:8])
+        raise CheckpointError(f"{directory}: holds {len(found)} GGUF files; name one of them: {names}")
+    return found[0] if found else None
+
+
 def _read_header(file: MappedFile) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
     cursor = HeaderCursor(file)
     if file.bytes[:4] != MAGIC:

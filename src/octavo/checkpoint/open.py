@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from octavo.checkpoint.gguf import GGUFSource
+from octavo.checkpoint.gguf_file import gguf_in
 from octavo.checkpoint.safetensors import CONFIG, SafetensorsSource
 from octavo.checkpoint.source import WeightSource
 from octavo.errors import CheckpointError
@@ -29,15 +30,6 @@ def open_checkpoint(path: str | Path) -> WeightSource:
     if path.suffix in PICKLED:
         raise _pickled(path)
     return GGUFSource(path)
-
-
-def gguf_in(directory: Path) -> Path | None:
-    """The one GGUF file in `directory`, None when it holds none. CheckpointError when there are several."""
-    found = sorted(directory.glob("*.gguf"))
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found[:8])
-        raise CheckpointError(f"{directory}: holds {len(found)} GGUF files; name one of them: {names}")
-    return found[0] if found else None
 
 
 def _open_directory(directory: Path) -> WeightSource:

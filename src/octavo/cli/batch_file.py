@@ -6,6 +6,7 @@ Format: OpenAI API reference, "Batch", request input and output objects.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -109,6 +110,8 @@ class ResultFile:
 
     def __init__(self, path: Path) -> None:
         self.answered = Answered()
+        self._path = path
+        _require_plain(path)
         try:
             self._file = path.open("a+b")
             self._file.seek(0)
@@ -118,14 +121,19 @@ class ResultFile:
             raise BatchFileError(f"{path}: cannot be written: {error.strerror}") from error
 
     def write(self, result: BatchResult) -> None:
-        self._file.write(msgspec.json.encode(result) + b"\n")
-        self._file.flush()
+        """BatchFileError when the disk does not take it."""
+        try:
+            self._file.write(msgspec.json.encode(result) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise BatchFileError(f"{self._path}: cannot be written: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what is not written yet has been told by write()
+            self._file.close()
 
     def _read_results(self, path: Path) -> int:
         """Fill `answered`; returns the number of bytes in whole lines."""
@@ -147,7 +155,14 @@ class ResultFile:
         return whole
 
 
+def _require_plain(path: Path) -> None:
+    """BatchFileError for a pipe, a device or a directory: both files are read more than once, and need an end."""
+    if path.exists() and not path.is_file():
+        raise BatchFileError(f"{path}: no plain file, which a batch needs because it is read again when it is resumed")
+
+
 def _numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    _require_plain(path)
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):

@@ -4,6 +4,8 @@ wrong command line exit code 2, Ctrl-C exit code 130 and no words. Each command 
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +24,11 @@ class QuietGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except OctavoError as error:
+            print_error(str(error))
+            raise typer.Exit(1) from None
+        except BrokenPipeError:
+            raise  # typer ends quietly when nobody reads on
+        except OSError as error:  # a full disk, a file that cannot be written: the machine's fault, and it says which
             print_error(str(error))
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
@@ -61,5 +68,9 @@ def octavo(
 
 
 def main() -> None:
-    """Entry point of the `octavo` script."""
+    """Entry point of the `octavo` script. Answers hold any character; where a terminal's encoding lacks one, a "?"
+    stands for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     app(prog_name="octavo")

@@ -24,7 +24,7 @@ from octavo.server.reply import Choice, Source, reply
 from octavo.server.sampling import check_room, check_stream_options, sampling_params, stop_reason
 from octavo.text.answer import Delta
 from octavo.text.tokenizer import Tokenizer
-from octavo.types import FinishReason, SamplingParams, TokenLogprob
+from octavo.types import MAX_CHOICES, FinishReason, SamplingParams, TokenLogprob
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's
 
@@ -50,6 +50,7 @@ class CompletionRoute:
         prompts = await deps.work.run(size, partial(encode_prompts, tokenizer, body.prompt, resolved))
         prompt_only = bool(body.echo) and body.max_tokens == 0
         params = self._params(body, max(map(len, prompts)), resolved, prompt_only)
+        check_choices(len(prompts), params.n, resolved.queue)
         echo = [tokenizer.decode(prompt, skip_special=False) for prompt in prompts] if body.echo else []
         wording = CompletionWording(deps.model, params, tokenizer, echo)
         source: Source
@@ -96,6 +97,13 @@ def encode_prompts(
         if min(tokens) < 0 or max(tokens) >= resolved.vocab:
             raise InvalidRequest(f"prompt token ids must lie between 0 and {resolved.vocab - 1}", param="prompt")
     return encoded
+
+
+def check_choices(prompts: int, n: int, queue: int) -> None:
+    """InvalidRequest when a body asks for more answers than may wait: each costs memory before it begins."""
+    most = max(queue, MAX_CHOICES)
+    if prompts * n > most:
+        raise InvalidRequest(f"{prompts} prompts with n={n} are {prompts * n} answers, the limit is {most}", param="n")
 
 
 class PromptOnly:

@@ -9,19 +9,20 @@ import secrets
 import time
 from collections.abc import Iterable
 
-from octavo.errors import EngineUnavailable
+from octavo.errors import EngineUnavailable, InvalidRequest
 from octavo.server.metrics import Metrics
 from octavo.server.openai import CompletionTokensDetails, PromptTokensDetails, UsageBody
 from octavo.service.client import EngineClient
 from octavo.service.error_info import describe
 from octavo.service.stream import Stream
 from octavo.text.answer import Answer, Delta
+from octavo.text.stop import StopStrings
 from octavo.text.tokenizer import Tokenizer
-from octavo.types import SEED_BITS, FinishReason, Output, Request, SamplingParams
+from octavo.types import MAX_SALT_CHARS, SEED_BITS, FinishReason, Output, Request, SamplingParams
 
 
 class Generation:
-    """One or more requests (one for each prompt) with equal `params.n`. Choice i of prompt p has the index i + p * n.
+    """One or more requests (one for each prompt) with equal `params`. Choice i of prompt p has the index i + p * n.
 
     `continues` says that answers carry on the prompt's own text. Submits on construction and raises what
     `EngineClient.submit` raises, and InvalidRequest for stop strings. Whoever constructs one must close() it.
@@ -40,8 +41,9 @@ class Generation:
         self.choices = self._n * len(requests)
         self._prompt_tokens = sum(len(request.prompt) for request in requests)
         self._metrics = metrics
+        stops = StopStrings(requests[0].params.stop)
         self._answers = [
-            Answer(tokenizer, request.params, len(request.prompt), continues=continues)
+            Answer(tokenizer, request.params, stops, len(request.prompt), continues=continues)
             for request in requests
             for _ in range(self._n)
         ]
@@ -132,7 +134,14 @@ class Generation:
 
 
 def engine_requests(id_: str, prompts: list[list[int]], params: SamplingParams, *, salt: str) -> list[Request]:
-    """One request per prompt. Where the client gave no seed one is drawn here, so that a restart goes on exactly."""
+    """One request per prompt. Where the client gave no seed one is drawn here, so that a restart goes on exactly.
+
+    InvalidRequest for a salt that is too long: the prefix cache keeps it for as long as it keeps a prompt.
+    """
+    if len(salt) > MAX_SALT_CHARS:
+        raise InvalidRequest(
+            f"cache_salt may have {MAX_SALT_CHARS} characters, got {len(salt)}: send a hash of it", param="cache_salt"
+        )
     return [
         Request(
             id=f"{id_}-{index}",

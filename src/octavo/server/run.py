@@ -32,7 +32,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: what can be no name
         raise ConfigError(f"--host {host} is no address of this machine: {error}") from error
     listener = socket.socket(family, kind, protocol)
     try:
@@ -84,6 +84,8 @@ async def _serve(
     finally:
         server.forget_drain()
         await server.deps.client.close()
+        if server.force_exit:
+            await server.lifespan.shutdown()  # uvicorn leaves it out then; cancelled instead, it prints a traceback
         await announcing
     if server.failure is not None:
         raise server.failure

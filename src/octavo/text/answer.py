@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 
 from octavo.text.detokenizer import Detokenizer
-from octavo.text.stop import StopMatcher
+from octavo.text.stop import StopMatcher, StopStrings
 from octavo.text.tokenizer import Tokenizer
 from octavo.types import ErrorInfo, FinishReason, Output, SamplingParams, TokenLogprob, Usage
 
@@ -28,15 +28,22 @@ class Delta(msgspec.Struct):
 class Answer:
     """`ended` turns true with the final Delta; when a stop string ended it, the engine still has to be told.
 
-    With `continues` the answer carries on the prompt's own text (a completion), so a leading space is kept.
+    `stops` are those of `params`, made once for all choices. With `continues` the answer carries on the prompt's own
+    text (a completion), so a leading space is kept.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, params: SamplingParams, prompt_tokens: int, *, continues: bool = False
+        self,
+        tokenizer: Tokenizer,
+        params: SamplingParams,
+        stops: StopStrings,
+        prompt_tokens: int,
+        *,
+        continues: bool = False,
     ) -> None:
         self.ended = False
         self._detokenizer = Detokenizer(tokenizer, continues=continues)
-        self._stop = StopMatcher(params.stop, include=params.include_stop_str_in_output)
+        self._stop = StopMatcher(stops, include=params.include_stop_str_in_output)
         self._prompt_tokens = prompt_tokens
         self._tokens = 0
         self._cached_tokens = 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.checkpoint.gguf_file import GGUFFile
+from octavo.checkpoint.gguf_file import GGUFFile, gguf_in
 from octavo.errors import CheckpointError
 from octavo.text.chat_template import CHATML, PLAIN, ChatTemplate
 from octavo.text.from_directory import text_from_directory
@@ -30,13 +30,17 @@ class ModelText:
 
 
 def load_text(path: Path) -> ModelText:
-    """Read tokenizer and chat template of a model directory or a .gguf file; no weights are touched.
+    """Read tokenizer and chat template of a model directory (one GGUF file in it will do) or a .gguf file; no weights
+    are touched.
 
     A model without a chat template gets ChatML if its vocabulary has `<|im_start|>`, else plain
     "role: content" paragraphs. Raises CheckpointError or UnsupportedModel as the readers do.
     """
     if path.is_dir():
-        return _from_directory(path)
+        gguf = gguf_in(path)
+        if gguf is None:
+            return _from_directory(path)
+        path = gguf
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file or directory")
     with GGUFFile.open(path) as file:

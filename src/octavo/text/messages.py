@@ -101,10 +101,17 @@ def _arguments(function: Mapping[str, Any], objects: bool) -> Any:
     """Arguments in the wanted form. Text that is no JSON stays: a model wrote it and may see it again."""
     arguments = function.get("arguments")
     if not objects:
-        return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        return arguments if isinstance(arguments, str) else _json_text(arguments)
     if not isinstance(arguments, str):
         return {} if arguments is None else arguments
     try:
         return json.loads(arguments) if arguments.strip() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
+
+
+def _json_text(arguments: Any) -> str:
+    try:
+        return json.dumps(arguments, ensure_ascii=False)
+    except RecursionError:
+        raise InvalidRequest("the arguments of a tool call are nested too deeply", param="messages") from None

@@ -12,51 +12,24 @@ from octavo.errors import InvalidRequest
 MAX_STOP_CHARS = 1024
 
 
-class StopMatcher:
-    """Finds the stop string that is *completed first*; of several completed by the same character, the longest.
-
-    This is the first moment at which a reader of the text could stop, so the answer never depends on how the
-    text was cut into pieces, and nothing waits for a longer match that may not come. With one stop string it
-    is `str.find`. The states are those of the Aho-Corasick automaton (1975): the longest suffix of the text
-    that begins some stop string. One dictionary step per character, amortised, for any number of stop strings.
+class StopStrings:
+    """The stop strings of a request as an Aho-Corasick automaton (1975), which all its choices share. Its states are
+    the beginnings of stop strings, 0 the empty one; a text is in the state of its longest suffix that is one.
 
     Raises InvalidRequest (param "stop") for an empty stop string or one over MAX_STOP_CHARS characters.
     """
 
-    def __init__(self, stops: Sequence[str], *, include: bool = False) -> None:
-        self._include = include
-        self._next: list[dict[str, int]] = [{}]  # state -> character -> state; state 0 is "nothing begun"
-        self._depth = [0]
-        self._match: list[str | None] = [None]  # the longest stop string that ends in the state
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._next: list[dict[str, int]] = [{}]  # state -> character -> state
         self._fallback = [0]
+        self.depth = [0]  # characters of each state
+        self.match: list[str | None] = [None]  # the longest stop string that ends in the state
         for stop in stops:
             self._add(stop)
         self._link()
-        self._state = 0
-        self._held = ""  # the text of `_state`, already seen and not yet returned
 
-    def push(self, text: str) -> tuple[str, str | None]:
-        """Text that is safe to show, and the stop string if one is now complete (then push no more).
-
-        The matched string itself is in the text only with `include`; what follows it never is.
-        """
-        seen = self._held + text
-        for position, char in enumerate(text, start=len(self._held) + 1):
-            self._state = self._step(self._state, char)
-            stop = self._match[self._state]
-            if stop is not None:
-                self._state, self._held = 0, ""
-                return seen[: position if self._include else position - len(stop)], stop
-        safe = len(seen) - self._depth[self._state]
-        self._held = seen[safe:]
-        return seen[:safe], None
-
-    def finish(self) -> str:
-        """The text still held back: the beginning of a stop string that never came."""
-        held, self._held, self._state = self._held, "", 0
-        return held
-
-    def _step(self, state: int, char: str) -> int:
+    def step(self, state: int, char: str) -> int:
+        """The state after one more character."""
         while (target := self._next[state].get(char)) is None:
             if state == 0:
                 return 0
@@ -73,11 +46,11 @@ class StopMatcher:
             if char not in self._next[state]:
                 self._next[state][char] = len(self._next)
                 self._next.append({})
-                self._depth.append(self._depth[state] + 1)
-                self._match.append(None)
+                self.depth.append(self.depth[state] + 1)
+                self.match.append(None)
                 self._fallback.append(0)
             state = self._next[state][char]
-        self._match[state] = stop
+        self.match[state] = stop
 
     def _link(self) -> None:
         """Fallbacks breadth first: the longest proper suffix of a state that is a state too."""
@@ -85,6 +58,43 @@ class StopMatcher:
         while queue:
             state = queue.popleft()
             for char, target in self._next[state].items():
-                self._fallback[target] = fallback = self._step(self._fallback[state], char)
-                self._match[target] = self._match[target] or self._match[fallback]
+                self._fallback[target] = fallback = self.step(self._fallback[state], char)
+                self.match[target] = self.match[target] or self.match[fallback]
                 queue.append(target)
+
+
+class StopMatcher:
+    """Finds the stop string that is *completed first*; of several completed by the same character, the longest.
+
+    This is the first moment at which a reader of the text could stop, so the answer never depends on how the
+    text was cut into pieces, and nothing waits for a longer match that may not come. With one stop string it
+    is `str.find`. One dictionary step per character, amortised, for any number of stop strings.
+    """
+
+    def __init__(self, stops: StopStrings, *, include: bool = False) -> None:
+        self._stops = stops
+        self._include = include
+        self._state = 0
+        self._held = ""  # the text of `_state`, already seen and not yet returned
+
+    def push(self, text: str) -> tuple[str, str | None]:
+        """Text that is safe to show, and the stop string if one is now complete (then push no more).
+
+        The matched string itself is in the text only with `include`; what follows it never is.
+        """
+        seen = self._held + text
+        stops = self._stops
+        for position, char in enumerate(text, start=len(self._held) + 1):
+            self._state = stops.step(self._state, char)
+            stop = stops.match[self._state]
+            if stop is not None:
+                self._state, self._held = 0, ""
+                return seen[: position if self._include else position - len(stop)], stop
+        safe = len(seen) - stops.depth[self._state]
+        self._held = seen[safe:]
+        return seen[:safe], None
+
+    def finish(self) -> str:
+        """The text still held back: the beginning of a stop string that never came."""
+        held, self._held, self._state = self._held, "", 0
+        return held
