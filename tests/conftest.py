@@ -1,6 +1,7 @@
 """Fixtures that several areas share. This file also puts tests/ on the import path, for the modules beside it."""
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,15 @@ from octavo.checkpoint.catalog import DEFAULT_MODEL
 from octavo.checkpoint.store import Store, default_store_dir
 from octavo.errors import StoreError
 from tiny_models import write_tiny_model
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_works() -> Iterator[None]:
+    """A shell that starts the tests in the background (`make test &`) makes them, and the processes that they start,
+    ignore SIGINT; tests of Ctrl-C need its usual effect."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
