@@ -171,6 +171,29 @@ def test_minus_infinity_is_never_drawn(temperature: float, filters: dict, recwar
     assert not recwarn.list
 
 
+@pytest.mark.parametrize("filters", [{}, {"top_k": 4}, {"top_p": 0.5}, {"min_p": 0.3}], ids=str)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf], ids=str)
+def test_a_row_of_broken_logits_harms_nobody(broken: float, temperature: float, filters: dict) -> None:
+    """A draw whose logits are broken, wholly or at one place, has a token; its batch mates have theirs."""
+    settings = {f"{name}_S": value for name, value in filters.items()}
+    batch = sample_batch(3, temperature=temperature, logprobs_S=5, **settings)
+    logits_SV = logits(4, draws=3)
+    alone = draw_samples(logits_SV[2:], one_of(batch, 2))
+    logits_SV[0], logits_SV[1, 7] = broken, broken
+    samples = draw_samples(logits_SV, batch)
+    assert np.all((samples.token_S >= 0) & (samples.token_S < VOCABULARY))
+    assert samples.token_S[2] == alone.token_S[0]
+    if broken == np.inf:
+        assert samples.token_S[1] == 7
+    else:
+        assert samples.token_S[1] != 7
+    assert samples.logprobs is not None
+    assert alone.logprobs is not None
+    np.testing.assert_array_equal(samples.logprobs[2][1], alone.logprobs[0][1])
+    assert not any(np.isnan(top_M).any() for _, _, top_M in samples.logprobs)
+
+
 def test_log_probabilities_are_those_of_the_model() -> None:
     logits_SV = logits(8, 3, 101)
     logits_SV[1, [5, 9, 70]] = 9.0  # a tie among the most likely

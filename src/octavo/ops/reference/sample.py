@@ -20,7 +20,11 @@ def draw_samples(logits_SV: np.ndarray, batch: SampleBatch) -> Samples:
     """One token per draw, and log probabilities for those that asked. `logits_SV` is left unchanged.
 
     Logits may be -inf (never drawn). Greedy draws take the largest penalised logit, the smallest id among equals.
+    What a damaged model computes is drawn from as well, so that it harms no batch mates: NaN counts as -inf, inf as
+    the largest number.
     """
+    if not np.all(logits_SV.max(axis=1) < np.inf):
+        logits_SV = np.nan_to_num(logits_SV, nan=-np.inf, neginf=-np.inf)
     scores_SV = _penalise(logits_SV, batch)
     token_S = scores_SV.argmax(axis=1)
     random_U = np.flatnonzero(batch.temperature_S > 0)
@@ -81,8 +85,8 @@ def _report_logprobs(
         return None
     asked_A = np.flatnonzero(wanted_S >= 0)
     logprob_AV = logits_SV[asked_A].astype(np.float64)
-    logprob_AV -= logprob_AV.max(axis=1, keepdims=True)
-    logprob_AV -= np.log(np.exp(logprob_AV).sum(axis=1, keepdims=True))
+    logprob_AV -= np.maximum(logprob_AV.max(axis=1, keepdims=True), np.finfo(np.float64).min)  # all may be -inf
+    logprob_AV -= np.log(np.maximum(np.exp(logprob_AV).sum(axis=1, keepdims=True), np.finfo(np.float64).tiny))
     top_AM = most_likely(logprob_AV, min(int(wanted_S.max()), logits_SV.shape[1]))
     report: list[tuple[float, np.ndarray, np.ndarray] | None] = [None] * len(token_S)
     for logprob_V, top_M, draw in zip(logprob_AV, top_AM, asked_A, strict=True):
