@@ -258,5 +258,6 @@ def _kv_blocks(config: EngineConfig, spec: KVSpec, context: int, weight_bytes: i
 
 
 def _room_reason(tokens: int, max_len: int, max_running: int) -> str:
-    short = min(max_running, tokens // min(512, max_len))
-    return f"{tokens // max_len} chats of {max_len} tokens, or {short} chats of {min(512, max_len)}, at once"
+    lengths = [max_len, 512] if max_len > 512 else [max_len]
+    chats = [f"{min(max_running, tokens // length)} chats of {length}" for length in lengths]
+    return f"{' or '.join(chats)} tokens at once"

@@ -60,10 +60,11 @@ class ContextLengthExceeded(InvalidRequest):
 
 
 class ModelNotFound(InvalidRequest):
-    """The request names a model that this server does not serve."""
+    """The request names a model that is not the one served here."""
 
-    def __init__(self, model: str) -> None:
-        super().__init__(f"The model `{model:.200}` does not exist.", param="model", code="model_not_found")
+    def __init__(self, model: str, served: str) -> None:
+        words = f"The model `{model:.200}` does not exist: this server serves `{served}`."
+        super().__init__(words, param="model", code="model_not_found")
         self.model = model
 
 

@@ -160,7 +160,7 @@ def take_terminal() -> None:
 
 
 def test_a_chat_on_a_terminal_with_a_paste_and_ctrl_c_at_the_prompt(tiny_model: TinyModel) -> None:
-    terminal = Terminal("chat", str(tiny_model("llama")), *SMALL, "--max-tokens", "3")
+    terminal = Terminal("chat", str(tiny_model("llama")), *SMALL, "--max-tokens", "3", "--temperature", "0")
     terminal.wait_for("/help shows commands")
     terminal.wait_for("> ")
     terminal.type("/system one\nof /exit several lines\n")  # a paste: one message, so /exit is not a command
@@ -168,8 +168,10 @@ def test_a_chat_on_a_terminal_with_a_paste_and_ctrl_c_at_the_prompt(tiny_model: 
     terminal.wait_for("> ")
     terminal.type("/system\r")
     terminal.wait_for(r"one\s+of /exit several lines")
-    terminal.type("hello\r")
     terminal.wait_for("> ")
+    terminal.type("hello\r")
+    terminal.wait_for(r"hello\s*\n")
+    terminal.wait_for("> ")  # of the next prompt: before it, Ctrl-C would only stop the answer
     terminal.type("\x03")
     assert terminal.end() == 130
     assert "Traceback" not in terminal.seen

@@ -91,8 +91,8 @@ def test_an_engine_that_cannot_start_is_one_clear_line(octavo: Octavo, tiny_mode
     said, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert said == ""
-    assert "--kv-memory 900TiB exceeds" in errors
-    assert "Traceback" not in errors
+    assert errors.startswith("error: --kv-memory 900TiB exceeds")
+    assert errors.count("\n") == 1
 
 
 def test_the_front_end_loads_no_arrays() -> None:

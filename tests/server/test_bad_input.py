@@ -199,6 +199,7 @@ def test_routes_that_are_not_there(http: httpx.Client) -> None:
     wrong = http.get(CHAT)
     check(wrong, 405, None, None)
     assert wrong.headers["allow"] == "POST"
+    assert "only POST" in wrong.json()["error"]["message"]
     check(http.get("/v1/models/an/other"), 404, "model", "model_not_found")
 
 

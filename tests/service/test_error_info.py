@@ -10,7 +10,7 @@ from octavo.types import ErrorInfo
 _WITH_OWN_CONSTRUCTOR: list[OctavoError] = [
     InvalidRequest("n must be at least 1", param="n", code="out_of_range"),
     ContextLengthExceeded(prompt_tokens=9, context_length=8, max_tokens=2, param="max_tokens"),
-    errors.ModelNotFound("gpt-5"),
+    errors.ModelNotFound("gpt-5", "smollm2"),
     QueueFull(7, 7),
 ]
 _KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OctavoError)]

@@ -127,6 +127,7 @@ def test_half_a_surrogate_pair_is_refused(llama_directory, special):
 
 
 def test_a_directory_without_tokenizer_json_says_how_to_make_one(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
     with pytest.raises(
         CheckpointError, match=r"tokenizer.json is missing\. Write one with transformers: AutoTokenizer"
     ):

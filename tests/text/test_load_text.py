@@ -52,6 +52,11 @@ def test_a_directory_with_one_gguf_is_that_file(bpe_gguf, tmp_path):
         load_text(tmp_path)
 
 
+def test_a_directory_without_a_model_says_what_a_model_is(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no model in this directory.*config\.json.*\.gguf"):
+        load_text(tmp_path)
+
+
 def test_models_without_a_template_get_a_plain_one(llama_directory):
     prompt = load_text(llama_directory).template.render([{"role": "system", "content": "s"}, *CONVERSATIONS["one"]])
     assert prompt == "<|bos|>system: s\n\nuser: Hi! 你好 🎉\n\nassistant:"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from octavo.config import Resolved
 
 QUESTION = "Why is the sky blue?"
+TEMPERATURE = 0.2  # at the API's default of 1, small models ramble
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an address to listen on, and one to call
 
 
@@ -52,7 +53,8 @@ def _print_plan(model: str, resolved: Resolved) -> None:
 
 
 def _print_address(model: str, address: str) -> None:
-    body = {"model": model, "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
+    body: dict[str, object] = {"model": model, "stream": True, "temperature": TEMPERATURE}
+    body["messages"] = [{"role": "user", "content": QUESTION}]
     call = f"curl {address}/v1/chat/completions -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
     console = output()
     console.print(f"\nListening on [bold]{address}[/]; Ctrl-C stops. Try:\n", soft_wrap=True)

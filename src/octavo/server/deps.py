@@ -35,7 +35,7 @@ class Deps:
     def check_model(self, name: str) -> None:
         """ModelNotFound unless it is the model served here."""
         if name != self.model:
-            raise ModelNotFound(name)
+            raise ModelNotFound(name, self.model)
 
     def resolved(self) -> Resolved:
         """What the engine decided: the limits of requests. EngineUnavailable before it has loaded."""

@@ -72,8 +72,12 @@ def error_response(error: Exception) -> Response:
 
 async def answer_error(request: Request, error: Exception) -> Response:
     """Starlette's exception handler for everything that is raised on purpose."""
-    if isinstance(error, HTTPException) and error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-        error.detail = f"There is no {request.method} {request.url.path[:200]} here."
+    if isinstance(error, HTTPException):
+        asked = f"{request.method} {request.url.path[:200]}"
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            error.detail = f"There is no {asked} here. Chats go to POST /v1/chat/completions."
+        elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            error.detail = f"There is no {asked} here, only {(error.headers or {})['Allow']}."
     return error_response(error)
 
 

@@ -237,7 +237,7 @@ class EngineClient:
         if not self._patience.death(loaded=self._state == "ready"):
             self._die(EngineDied(f"the engine died again and again, at last by {end}; its own words are in the log"))
             return
-        _log.warning("The engine died (%s). Starting another; %d requests go on.", end, len(self._streams))
+        _log.warning("The engine died (%s). Starting another; unfinished requests go on: %d.", end, len(self._streams))
         self.restarts += 1
         self._change("loading" if self.resolved is None else "restarting")
         try:
@@ -264,7 +264,8 @@ class EngineClient:
         self._unsent = dict.fromkeys(self._streams)
 
     def _die(self, error: OctavoError) -> None:
-        _log.error("The engine is gone: %s", error)
+        if self.resolved is not None:  # before it has loaded, `ready` tells
+            _log.error("The engine is gone: %s", error)
         self._failure = error
         self._change("dead")
         self._end_all(describe(EngineUnavailable(f"the engine is gone: {error}")))

@@ -48,6 +48,11 @@ def load_text(path: Path) -> ModelText:
 
 
 def _from_directory(path: Path) -> ModelText:
+    if not any((path / name).is_file() for name in ("config.json", "tokenizer.json")):
+        raise CheckpointError(
+            f"{path}: no model in this directory: it needs config.json, tokenizer.json and safetensors files, or one "
+            ".gguf file"
+        )
     text = text_from_directory(path)
     return _model_text(text.tokenizer, text.templates, text.bos_token, text.eos_token, text.context_length)
 
