@@ -47,7 +47,7 @@ def print_table(title: str, table: Table) -> None:
 
 
 def counted_progress() -> Progress:
-    """A bar for work counted in pieces, gone when it is done."""
+    """A bar for work counted in pieces, gone when it is done. None where standard error is no terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     return Progress(
@@ -57,4 +57,5 @@ def counted_progress() -> Progress:
         TimeElapsedColumn(),
         console=diagnostics(),
         transient=True,
+        disable=not sys.stderr.isatty(),
     )
