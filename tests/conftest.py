@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from octavo.checkpoint.catalog import DEFAULT_MODEL
 from octavo.checkpoint.store import Store, default_store_dir
@@ -19,6 +20,11 @@ def ctrl_c_works() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+# Property tests are about what comes out, not about how long a busy machine takes.
+settings.register_profile("octavo", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("octavo")
 
 
 @pytest.fixture(scope="session")
