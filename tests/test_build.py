@@ -109,7 +109,7 @@ def test_options_that_cannot_work(tiny_model: Callable[[str], Path], change: dic
 
 
 def test_no_room_for_the_weights(tiny_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "free_memory", lambda: 100_000)
+    monkeypatch.setattr(build, "free_memory", lambda: 800_000)
     with pytest.raises(ConfigError, match="the weights need"):
         build_engine(_order(tiny_model("llama")), _silent)
 

@@ -79,6 +79,8 @@ def test_a_context_asked_for_is_kept() -> None:
         ({"kv_memory": "3GiB"}, {}, "--kv-memory 3GiB exceeds the 1.0 GiB"),
         ({"kv_memory": "4KiB"}, {}, "raise --kv-memory"),
         ({"max_len": 2048}, {}, "--max-len 2048 exceeds the 1024 tokens"),
+        ({}, {"context_length": 1}, "made for 1 tokens; Octavo needs 32"),
+        ({}, {"free_bytes": -GIB}, "the buffers of a step need 1.0 GiB more .* --max-running or --chunk"),
     ],
 )
 def test_what_cannot_work_names_the_numbers(config: dict[str, Any], facts: dict[str, Any], words: str) -> None:

@@ -236,6 +236,11 @@ def test_a_bad_prompt_is_refused_before_anything_runs(llm: LLM, prompts: Any, er
     assert llm.stats().steps == steps
 
 
+def test_a_stream_of_no_prompt_is_refused(llm: LLM) -> None:
+    with pytest.raises(InvalidRequest):
+        llm.stream(None, GREEDY)  # type: ignore[arg-type]
+
+
 def test_the_error_says_which_prompt(llm: LLM) -> None:
     with pytest.raises(InvalidRequest) as caught:
         llm.generate(["a", "b", [999_999]], GREEDY)

@@ -162,6 +162,8 @@ def resolve(
     """
     if config.max_len is not None and config.max_len > context_length:
         raise ConfigError(f"--max-len {config.max_len} exceeds the {context_length} tokens this model was made for")
+    if context_length < MIN_CONTEXT:
+        raise ConfigError(f"this model was made for {context_length} tokens; Octavo needs {MIN_CONTEXT} at least")
     wanted = config.max_len or context_length
     blocks, kv_reason = _kv_blocks(config, spec, wanted, weight_bytes, free_bytes)
     tokens = blocks * spec.block_size

@@ -161,7 +161,7 @@ class LLM:
         With n > 1 the choices' pieces come mixed; `piece.choice` tells them apart. The request runs from now on,
         whenever this or anything else asks for tokens, until the stream is used up, closed or dropped.
         """
-        is_chat = not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
+        is_chat = isinstance(prompt, Sequence) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
         tokens = self._render(prompt, template) if is_chat else self._encode(prompt)
         each = self._defaults(tokens) if params is None else params
         return TextStream(self, lambda sink: self._start(tokens, each, sink))

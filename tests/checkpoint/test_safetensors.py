@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +101,18 @@ def test_missing_shard(tmp_path: Path) -> None:
     shards = sorted(tmp_path.glob("*.safetensors"))
     shards[1].unlink()
     refuse(tmp_path, rf"{shards[1].name}: this shard is missing, and with it \d+ tensors \('model\.")
+
+
+def test_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "weights.safetensors").symlink_to(tmp_path / "absent")
+    refuse(tmp_path, r"weights\.safetensors: no such file")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    refuse(tmp_path, r"config\.json: not a file")
 
 
 def test_truncated_shard(tmp_path: Path) -> None:

@@ -145,6 +145,7 @@ def test_a_directory_without_tokenizer_json_says_how_to_make_one(tmp_path):
         ("tokenizer.json", b"{", "not a tokenizer"),
         ("tokenizer_config.json", b"[1]", "must hold a JSON object"),
         ("tokenizer_config.json", b"{", "not JSON"),
+        ("tokenizer_config.json", b"[" * 100_000, "not JSON"),
         ("generation_config.json", b'{"eos_token_id": "two"}', "eos_token_id must be"),
         ("config.json", b'{"eos_token_id": [1, -2]}', "eos_token_id must be"),
         ("config.json", b"\xff\xfe", "cannot be read"),
@@ -157,6 +158,14 @@ def test_damaged_files_are_named(bpe, tmp_path, name, content, words):
     with pytest.raises(CheckpointError, match=words) as caught:
         load_text(directory)
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("tokens", ["5", '"x"', "[[1], 7]", '{"a": 1}'])
+def test_special_tokens_of_another_type_are_none(bpe, tmp_path, tokens):
+    directory = tiny_tokenizers.write_directory(tmp_path, bpe["qwen2"])
+    before = load_text(directory).eos_ids
+    (directory / "special_tokens_map.json").write_text(f'{{"additional_special_tokens": {tokens}}}')
+    assert load_text(directory).eos_ids == before
 
 
 def test_other_decoders_are_refused_by_name(tmp_path):

@@ -12,7 +12,7 @@ from sample_texts import long_text
 from template_styles import CONVERSATIONS, STYLES, TOOLS
 
 from octavo.checkpoint.gguf_file import GGUFFile
-from octavo.errors import CheckpointError
+from octavo.errors import CheckpointError, InvalidRequest
 from octavo.text.load import load_text
 
 HEAVY = ("numpy", "torch", "transformers", "ml_dtypes", "gguf", "huggingface_hub", "safetensors")
@@ -77,6 +77,15 @@ def test_a_broken_template_does_not_stop_a_model_from_loading(bpe, tmp_path):
     assert load_text(directory).tokenizer.encode("the cat", add_special=True)
 
 
+def test_a_template_that_would_compile_for_ever_is_not_compiled(bpe, tmp_path):
+    directory = tiny_tokenizers.write_directory(tmp_path, bpe["qwen2"], chat_template="{{ 'x' }}" * 300_000)
+    start = time.process_time()
+    text = load_text(directory)
+    assert time.process_time() - start < 5
+    with pytest.raises(InvalidRequest, match="2700000 characters, the limit is"):
+        text.template.render([{"role": "user", "content": "x"}])
+
+
 def test_a_file_that_is_no_gguf_is_refused(tmp_path):
     (tmp_path / "model.gguf").write_bytes(b"not a model at all")
     with pytest.raises(CheckpointError, match=r"model\.gguf"):
@@ -98,13 +107,13 @@ def test_smollm2_chats_equal_transformers(smollm2_path, smollm2_theirs):
 
 
 def test_smollm2_is_ready_in_half_a_second(smollm2_path):
-    """The best of three, since other work may share the machine."""
+    """Of processor time, the best of three, since other work may share the machine."""
     ready, encoded = [], []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         tokenizer = load_text(smollm2_path).tokenizer
-        ready.append(time.perf_counter() - start)
+        ready.append(time.process_time() - start)
         tokenizer.encode(long_text(10_000), add_special=True)
-        encoded.append(time.perf_counter() - start - ready[-1])
+        encoded.append(time.process_time() - start - ready[-1])
     assert min(ready) < 0.5
     assert min(encoded) < 0.1

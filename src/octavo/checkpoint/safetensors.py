@@ -71,7 +71,7 @@ class SafetensorsSource:
 
     def _open_files(self) -> None:
         for path, wanted in _shards(self._directory).items():
-            if not path.exists():
+            if wanted and not path.exists():
                 lost = f"{len(wanted)} tensors ('{wanted[0]}', ...)"
                 raise CheckpointError(f"{path}: this shard is missing, and with it {lost}; fetch it")
             file = MappedFile(path)
@@ -131,6 +131,8 @@ def _read_index(path: Path) -> dict[str, str]:
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
+        if path.exists() and not path.is_file():  # reading a pipe, for one, would wait for ever
+            raise CheckpointError(f"{path}: not a file")
         if path.stat().st_size > MAX_JSON_BYTES:
             raise CheckpointError(f"{path}: larger than {MAX_JSON_BYTES} bytes")
         value = json.loads(path.read_bytes())

@@ -77,8 +77,10 @@ class SpecialTokens:
         found = {self.named(role) for role in self.ROLES}
         for holder in (self.config, self._map):
             for key in self.LISTS:
-                items = holder.get(key) or []
-                found |= {_content(item) for item in (items.values() if isinstance(items, dict) else items)}
+                items = holder.get(key)
+                if isinstance(items, dict):
+                    items = list(items.values())
+                found |= {_content(item) for item in (items if isinstance(items, list) else [])}
         return found - {""}
 
 
@@ -154,7 +156,7 @@ def _read_json(file: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(_read_text(file))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: not JSON ({error})") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"{file}: must hold a JSON object")

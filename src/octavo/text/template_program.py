@@ -12,6 +12,8 @@ import jinja2
 from octavo.errors import InvalidRequest
 from octavo.text.template_sandbox import RangeBudget, TemplateSandbox
 
+MAX_TEMPLATE_CHARS = 1 << 18  # the longest real ones have some 20,000; compiling takes seconds for each million
+
 
 class TemplateProgram:
     """A compiled template. One that does not compile is kept, and every run says why it cannot be used.
@@ -24,6 +26,9 @@ class TemplateProgram:
         self._constants = dict(constants)
         self._compiled: jinja2.Template | None = None
         self._fault = ""
+        if len(text) > MAX_TEMPLATE_CHARS:
+            self._fault = f"The model's chat template has {len(text)} characters, the limit is {MAX_TEMPLATE_CHARS}"
+            return
         try:
             self._compiled = TemplateSandbox().from_string(text)
         except jinja2.TemplateSyntaxError as error:

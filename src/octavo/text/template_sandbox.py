@@ -22,7 +22,8 @@ MAX_REPEAT = 100_000  # length of a string or list made by `*`
 
 
 class TemplateSandbox(ImmutableSandboxedEnvironment):
-    """Templates come with checkpoints, so from strangers: no attribute tricks, no mutation, no runaway loops."""
+    """Templates come with checkpoints, so from strangers: no attribute tricks, no mutation, and bounds on numeric loops
+    and repetition. It is no defence against one that is written to waste time or memory: Jinja has no meter."""
 
     intercepted_binops = frozenset({"*", "**"})
 
