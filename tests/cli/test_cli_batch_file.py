@@ -150,15 +150,15 @@ def test_only_plain_files_have_an_end(device: str) -> None:
         ResultFile(Path(device))
 
 
-def test_a_pipe_is_not_taken_for_an_answered_file(tmp_path: Path) -> None:
+def test_a_pipe_is_not_taken_for_an_answered_file() -> None:
     reading, writing = os.pipe()
+    os.write(writing, request_line("a").encode() + b"\n")
+    os.close(writing)
     try:
-        os.write(writing, request_line("a").encode() + b"\n")
         with pytest.raises(BatchFileError, match="no plain file"):
             count_lines(Path(f"/dev/fd/{reading}"))
     finally:
         os.close(reading)
-        os.close(writing)
 
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
