@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from trial import Trial
 
 from octavo.core.admission import Limits
+from octavo.core.block_pool import BlockPool
+from octavo.core.scheduler import Scheduler
 from octavo.errors import ContextLengthExceeded, InvalidRequest, QueueFull
 from octavo.types import Request, SamplingParams
 
@@ -187,3 +191,15 @@ def test_limits_that_allow_nothing_are_refused(field: str) -> None:
     Limits(**good)
     with pytest.raises(ValueError, match="limits must be positive"):
         Limits(**{**good, field: good[field] - 1})
+
+
+def test_choices_that_wait_cost_their_prompt_once() -> None:
+    """128 choices of 8,000 tokens are 8 MB if each keeps a list of its own, and a thousand requests may wait."""
+    limits = Limits(rows=2, chunk=16, max_len=16_000, vocab=10)
+    scheduler = Scheduler(BlockPool(1000, 16), limits)
+    prompt = [1] * 8000
+    tracemalloc.start()
+    scheduler.add(Request(id="many", prompt=prompt, params=SamplingParams(n=128, max_tokens=5), seed=0))
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert taken < 3 * 8 * len(prompt)

@@ -30,16 +30,15 @@ class Limits:
 def sequences_for(
     request: Request, limits: Limits, pool: BlockPool, eos_ids: frozenset[int], arrival: int
 ) -> list[Sequence]:
-    """One sequence per choice, the first of which computes the prompt. Raises InvalidRequest."""
+    """One sequence per choice, the first of which computes the prompt. They share one list of tokens as long as they
+    wait: many choices of a long prompt must not cost its memory many times. Raises InvalidRequest."""
     max_new = _room(request, limits, pool)
     params = request.params
     stop_ids = frozenset(params.stop_token_ids)
     if not params.ignore_eos:
         stop_ids |= eos_ids
-    return [
-        Sequence(request, request.choice + i, arrival, max_new, stop_ids, request.prompt + request.generated)
-        for i in range(params.n)
-    ]
+    known = request.prompt + request.generated
+    return [Sequence(request, request.choice + i, arrival, max_new, stop_ids, known) for i in range(params.n)]
 
 
 def _room(request: Request, limits: Limits, pool: BlockPool) -> int:

@@ -173,6 +173,7 @@ class _Planning:
 
     def _take_row(self, sequence: Sequence) -> None:
         self._roster.take_row(sequence)
+        sequence.tokens = list(sequence.tokens)  # its own from now on: choices that wait share a list
         request = sequence.request
         self.plan.admit.append(
             Admit(

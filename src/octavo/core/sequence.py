@@ -24,7 +24,7 @@ class Sequence:
     arrival: int
     max_new: int  # generated tokens at most; includes Request.generated
     stop_ids: frozenset[int]
-    tokens: list[int]  # prompt + generated; append only
+    tokens: list[int]  # prompt + generated; append only, and shared by the choices of a request that wait
     computed: int = 0  # tokens whose keys and values are in the cache once all launched steps finish
     in_flight: int = 0  # launched steps not yet committed
     sampling: int = 0  # of these, steps that draw a token: known to the runner, not yet to us
