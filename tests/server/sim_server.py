@@ -37,6 +37,8 @@ FULL_VOCAB = ASCII_VOCAB + len(OTHERS)  # one token per byte: a model of so many
 TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}{% if shout %}!{% endif %}"
+    "{% if refuse %}{{ raise_exception(refuse) }}{% endif %}"
+    "{% if endless %}{% for i in range(1000000000) %}{% endfor %}{% endif %}"
 )
 
 T = TypeVar("T")

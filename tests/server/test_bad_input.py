@@ -73,6 +73,8 @@ TABLE: dict[str, tuple[tuple[str, bytes], int, str | None, str | None]] = {
     "messages as a variable": (chat(chat_template_kwargs={"messages": []}), 400, "chat_template_kwargs", None),
     "self as a variable": (chat(chat_template_kwargs={"self": 1}), 400, "chat_template_kwargs", None),
     "range as a variable": (chat(chat_template_kwargs={"range": 1}), 400, "chat_template_kwargs", None),
+    "a template that raises": (chat(chat_template_kwargs={"refuse": "roles must alternate"}), 400, "messages", None),
+    "a template without end": (chat(chat_template_kwargs={"endless": True}), 400, "messages", None),
     "continue nothing": (
         chat(messages=[{"role": "assistant", "content": ""}], continue_final_message=True),
         400,
@@ -186,6 +188,11 @@ def test_too_long_prompt_tells_the_numbers(http: httpx.Client) -> None:
     error = http.post(path, content=body).json()["error"]
     assert error["message"].startswith("This model's maximum context length is 1024 tokens.")
     assert (error["n_prompt_tokens"], error["n_ctx"]) == (1103, 1024)
+
+
+def test_a_template_that_raises_speaks_for_itself(http: httpx.Client) -> None:
+    (path, body), *_ = TABLE["a template that raises"]
+    assert "roles must alternate" in http.post(path, content=body).json()["error"]["message"]
 
 
 def test_long_name_is_not_sent_back_whole(http: httpx.Client) -> None:
