@@ -169,12 +169,18 @@ async def test_fifty_lives_leave_nothing_behind() -> None:
 
     await live()
     this = psutil.Process()
-    before = (this.num_fds(), this.num_threads(), len(this.children()))
+
+    def held() -> tuple[int, int, int]:
+        return this.num_fds(), this.num_threads(), len(this.children())
+
+    before = held()
     for _ in range(25):
         await asyncio.gather(live(), live())
-    after = (this.num_fds(), this.num_threads(), len(this.children()))
-    # Fewer is right too: on a busy machine a thread of the first life may still be ending when it is counted.
-    assert all(now <= then for now, then in zip(after, before, strict=True)), (before, after)
+    # The kernel counts a joined thread a moment longer than Python does; anything that is left behind stays.
+    deadline = time.monotonic() + 5
+    while any(now > then for now, then in zip(held(), before, strict=True)):
+        assert time.monotonic() < deadline, (before, held())
+        await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("way", ["script without a guard", "script on standard input", "module"])
