@@ -1,0 +1,35 @@
+// The kernel table of one ISA level. Compiled once per level with OCTAVO_ISA, OCTAVO_ISA_NAME and OCTAVO_SIMD set.
+#include OCTAVO_SIMD
+
+#include "kernels.h"
+
+#include "isa/attention.h"
+#include "isa/elementwise.h"
+#include "isa/linear.h"
+
+namespace octavo {
+
+namespace OCTAVO_ISA {
+
+inline constexpr Kernels make() {
+    Kernels k{OCTAVO_ISA_NAME, {}};
+    k.op[OCTAVO_OP_EMBED] = {embed_tasks, embed};
+    k.op[OCTAVO_OP_RMS_NORM] = {rms_norm_tasks, rms_norm};
+    k.op[OCTAVO_OP_ADD] = {add_tasks, add_rows};
+    k.op[OCTAVO_OP_QUANTIZE] = {quantize_tasks, quantize};
+    k.op[OCTAVO_OP_NARROW] = {narrow_tasks, narrow};
+    k.op[OCTAVO_OP_LINEAR] = {linear_tasks, linear};
+    k.op[OCTAVO_OP_ROPE] = {rope_tasks, rope};
+    k.op[OCTAVO_OP_STORE_KV] = {store_kv_tasks, store_kv};
+    k.op[OCTAVO_OP_ATTENTION] = {attention_tasks, attention};
+    k.op[OCTAVO_OP_ATTENTION_JOIN] = {attention_join_tasks, attention_join};
+    k.op[OCTAVO_OP_SILU_MUL] = {silu_mul_tasks, silu_mul};
+    k.op[OCTAVO_OP_GATHER] = {gather_tasks, gather};
+    return k;
+}
+
+extern const Kernels table;
+const Kernels table = make();
+
+}  // namespace OCTAVO_ISA
+}  // namespace octavo

@@ -1,0 +1,84 @@
+// 16-lane vectors on AVX-512 (F, BW, DQ, VL, VNNI, BF16: Zen 4, Sapphire Rapids and later). The same names as simd_avx2.h and
+// simd_scalar.h, so that every kernel is one text. All functions are pure; no order of lanes is ever changed.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace octavo::OCTAVO_ISA {
+
+constexpr int kTokensPerTile = 16;  // activation rows that one pass over a weight panel serves: as many as registers hold
+
+using F32 = __m512;    // 16 x float32
+using I32 = __m512i;   // 16 x int32
+using Bytes = __m512i; // 64 bytes: 16 lanes x 4 consecutive inputs, or 16 lanes x 2 bf16
+using Bits = __mmask64; // one bit per byte
+
+inline F32 zero() { return _mm512_setzero_ps(); }
+inline F32 splat(float x) { return _mm512_set1_ps(x); }
+inline F32 load(const float* p) { return _mm512_loadu_ps(p); }
+inline void store(float* p, F32 x) { _mm512_storeu_ps(p, x); }
+inline F32 load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p); }  // n in 0..16, rest 0
+inline void store_first(float* p, F32 x, int n) { _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), x); }
+inline F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
+inline F32 sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
+inline F32 mul(F32 a, F32 b) { return _mm512_mul_ps(a, b); }
+inline F32 div(F32 a, F32 b) { return _mm512_div_ps(a, b); }
+inline F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
+inline F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
+inline F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }  // a * b + c
+inline F32 abs(F32 a) { return _mm512_abs_ps(a); }
+inline float sum(F32 a) { return _mm512_reduce_add_ps(a); }
+inline float largest(F32 a) { return _mm512_reduce_max_ps(a); }
+
+inline F32 to_float(I32 x) { return _mm512_cvtepi32_ps(x); }
+inline I32 to_int(F32 x) { return _mm512_cvtps_epi32(x); }  // to nearest even
+inline I32 zero_int() { return _mm512_setzero_si512(); }
+inline I32 splat_int(int32_t x) { return _mm512_set1_epi32(x); }
+inline I32 load_int(const int32_t* p) { return _mm512_loadu_si512(p); }
+inline I32 add_int(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
+inline I32 shift_left(I32 a, int bits) { return _mm512_sll_epi32(a, _mm_cvtsi32_si128(bits)); }
+inline void store_bytes(int8_t* p, I32 x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(x)); }  // 16 lanes, saturated
+
+inline F32 load_f16(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
+inline F32 load_bf16(const void* p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(static_cast<const __m256i*>(p))), 16));
+}
+inline F32 load_int8(const void* p) { return to_float(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)))); }
+inline void store_bf16(void* p, F32 x) {  // to nearest even
+    const __m256bh narrow = _mm512_cvtneps_pbh(x);
+    std::memcpy(p, &narrow, 32);
+}
+
+inline Bytes load_64(const void* p) { return _mm512_loadu_si512(p); }
+inline Bytes low_nibbles(Bytes x) { return _mm512_and_si512(x, _mm512_set1_epi8(0x0F)); }
+inline Bytes high_nibbles(Bytes x) { return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(0x0F)); }
+inline Bytes load_table(const uint8_t* lut16) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(lut16)));
+}
+inline Bytes look_up(Bytes table, Bytes code) { return _mm512_shuffle_epi8(table, code); }
+inline Bytes add_16_where(Bytes x, const void* bits8) {  // adds 16 to byte i where bit i of the 8 bytes is set: the fifth bit
+    uint64_t bits;
+    std::memcpy(&bits, bits8, 8);
+    return _mm512_mask_add_epi8(x, bits, x, _mm512_set1_epi8(16));
+}
+
+// acc[lane] += sum over 4 of w[lane][i] (unsigned) * a[i] (signed), a broadcast from memory. Exact.
+inline I32 dot_4(I32 acc, Bytes w, const void* a4) {
+    int32_t a;
+    std::memcpy(&a, a4, 4);
+    return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(a));
+}
+// acc[lane] += w[lane][0] * x[0] + w[lane][1] * x[1] in bf16 pairs, x broadcast from memory (VDPBF16PS's own rounding).
+inline F32 dot_2(F32 acc, Bytes w, const void* x2) {
+    int32_t x;
+    std::memcpy(&x, x2, 4);
+    const __m512i both = _mm512_set1_epi32(x);
+    return _mm512_dpbf16_ps(acc, reinterpret_cast<const __m512bh&>(w), reinterpret_cast<const __m512bh&>(both));
+}
+
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+}  // namespace octavo::OCTAVO_ISA

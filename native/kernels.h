@@ -1,0 +1,37 @@
+// How an op plugs in: per ISA level one table of kernels, each with the number of its tasks and a function that runs one.
+#pragma once
+
+#include "octavo.h"
+
+namespace octavo {
+
+// What a task may use besides its op and the step. One per worker, kept from step to step.
+struct Worker {
+    int index;        // 0 .. threads-1
+    int threads;
+    char* scratch;    // kScratchBytes, 64-byte aligned, this worker's own; contents do not survive a task
+};
+
+constexpr size_t kScratchBytes = size_t{1} << 20;
+
+struct Kernel {
+    // Any number of tasks; the same number from every worker. Tasks of one op run concurrently in any order.
+    int (*tasks)(const octavo_op& op, const octavo_step& step, int threads);
+    void (*run)(const octavo_op& op, const octavo_step& step, int task, Worker& worker);
+};
+
+struct Kernels {
+    const char* isa;
+    Kernel op[OCTAVO_OP_COUNT];
+};
+
+// One per ISA level that the compiler could build, the best first; nullptr at the end. (dispatch.cpp)
+const Kernels* best_kernels(const char* isa);
+
+inline int rows_of(const octavo_op& op, const octavo_step& step) {
+    return op.rows == OCTAVO_TOKENS ? step.tokens : op.rows == OCTAVO_DRAWS ? step.draws : op.rows;
+}
+
+inline float* row(const octavo_view& view, int64_t t) { return static_cast<float*>(view.data) + t * view.stride; }
+
+}  // namespace octavo

@@ -1,0 +1,1 @@
+"""The native CPU backend: C++ kernels behind a plain C interface, called through ctypes."""
