@@ -100,6 +100,11 @@ class Module:
     def kernel(self) -> bool:
         return self.name.startswith("ops.triton")
 
+    @property
+    def adapter(self) -> bool:
+        """A script for the interpreter of another engine."""
+        return self.name.startswith("bench.compare.peers.") and self.name.endswith("_adapter")
+
     def definitions(self, *kinds: type[Definition]) -> list[Definition]:
         return [node for node in ast.walk(self.tree) if isinstance(node, kinds)]
 
@@ -132,8 +137,15 @@ def test_arrays_stay_where_they_belong() -> None:
             assert not roots & ARRAYS, f"octavo.{module.name} belongs to the front end and imports {roots & ARRAYS}"
         if module.area in PURE_AREAS:
             assert roots <= PURE_MAY_IMPORT, f"octavo.{module.name} is pure and imports {roots - PURE_MAY_IMPORT}"
-        if not module.kernel:
+        if not module.kernel and not module.adapter:
             assert not roots & {"torch", "triton"}, f"only ops/triton imports torch, not octavo.{module.name}"
+
+
+def test_scripts_for_other_interpreters_know_nothing_of_octavo() -> None:
+    scripts = [module for module in MODULES if module.name.startswith("bench.compare.peers.")]
+    assert any(module.adapter for module in scripts)
+    wrong = [module.name for module in scripts if "octavo" in {name.split(".")[0] for name in module.imports}]
+    assert not wrong, f"octavo is not installed where these run: {wrong}"
 
 
 def test_every_module_says_what_it_owns() -> None:
@@ -206,7 +218,7 @@ def test_the_front_end_works_without_numpy() -> None:
 
 
 def test_everything_but_the_triton_backend_works_without_torch() -> None:
-    names = [module.name for module in MODULES if not module.kernel and module.name != "__main__"]
+    names = [module.name for module in MODULES if not (module.kernel or module.adapter or module.name == "__main__")]
     import_all(names, {"torch", "triton", "transformers"})
 
 

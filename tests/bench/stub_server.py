@@ -28,6 +28,7 @@ class Stub:
     metrics: bool = True
     token_s: float = 0.0
     context_length: int | None = 4096
+    port: int = 0
     base_url: str = ""
     streams: list[dict[str, Any]] = field(default_factory=list)
     active: int = 0
@@ -49,6 +50,8 @@ def running(stub: Stub) -> Iterator[Stub]:
             if self.path == "/v1/models":
                 card = {"id": "stub", "object": "model", "max_model_len": stub.context_length}
                 self._whole(200, json.dumps({"object": "list", "data": [card]}))
+            elif self.path == "/health":
+                self._whole(200, "{}")
             elif self.path == "/metrics" and stub.metrics:
                 self._whole(200, metrics_text(stub))
             else:
@@ -106,7 +109,7 @@ def running(stub: Stub) -> Iterator[Stub]:
         def log_message(self, *arguments: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    server = ThreadingHTTPServer(("127.0.0.1", stub.port), Answering)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

@@ -5,17 +5,17 @@ children take. Ends with the `with` block, by process id.
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import psutil
 
+from octavo.bench.termination import sigterm_as_ctrl_c
 from octavo.errors import BenchError
 
 START_S = 600.0  # a large model is being read from disk
@@ -38,7 +38,8 @@ class ServerProcess:
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
-        self._usual = _end_by_sigterm_as_by_ctrl_c()
+        self._termination = sigterm_as_ctrl_c()
+        self._termination.__enter__()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=self._errors, text=True)
         try:
@@ -85,8 +86,7 @@ class ServerProcess:
                 return
 
     def _stop(self) -> None:
-        if self._usual is not None:
-            signal.signal(signal.SIGTERM, self._usual)
+        self._termination.__exit__(None, None, None)
         self._process.terminate()
         try:
             self._process.wait(STOP_S)
@@ -94,14 +94,6 @@ class ServerProcess:
             self._process.kill()
             self._process.wait()
         self._errors.close()
-
-
-def _end_by_sigterm_as_by_ctrl_c() -> Any:
-    """A terminated measurement must not leave its server behind. Returns the handler to put back; None outside the
-    main thread, where signals cannot be had."""
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    return signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _rss(process: psutil.Process) -> int:

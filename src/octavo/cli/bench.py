@@ -1,4 +1,4 @@
-"""`octavo bench step|decode|serve`: measurements on the terminal and as JSON. What is measured is `bench/`'s."""
+"""`octavo bench step|decode|serve|compare`: what they say on the terminal and as JSON. Measured in `bench/`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from octavo.cli.console import counted_progress, diagnostics, output, plain_table, print_table
+from octavo.cli.compare import compare
+from octavo.cli.console import counted_progress, diagnostics, output, plain_table, print_table, write_json
 from octavo.cli.options import arguments_of, configured
 from octavo.config import EngineConfig, format_bytes
 from octavo.progress import LoadBar
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from octavo.config import Resolved
     from octavo.core.engine import Engine
 
-app = typer.Typer(help="Measure the scheduler, decoding, or a server under load.", no_args_is_help=True)
+app = typer.Typer(
+    help="Measure the scheduler, decoding, a server under load, or other engines beside Octavo.", no_args_is_help=True
+)
+app.command("compare")(compare)
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.", dir_okay=False)]
 Seed = Annotated[int, typer.Option(help="Seed of the random prompts.")]
@@ -147,7 +151,7 @@ def _whole_numbers(text: str) -> list[int]:
 
 def _write_json(path: Path | None, numbers: Any) -> None:
     if path is not None:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(numbers)) + b"\n")
+        write_json(path, numbers)
 
 
 def _report_table(report: LoadReport) -> Table:

@@ -5,8 +5,10 @@ bars and failures look, and nothing of what they are about.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -59,3 +61,8 @@ def counted_progress() -> Progress:
         transient=True,
         disable=not sys.stderr.isatty(),
     )
+
+
+def write_json(path: Path, numbers: Any) -> None:
+    """Write structs of numbers to a file, for other programs."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(numbers)) + b"\n")
