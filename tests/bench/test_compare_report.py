@@ -75,6 +75,13 @@ def test_a_row_without_peers_shows_octavo_alone() -> None:
     assert line[:3] == ("single-stream decode, the same file", "20.0", "")
 
 
+def test_a_busy_machine_is_told() -> None:
+    calm = Series(contender=OWN, label="as given", rates=[20.0], disturbance=0.02)
+    busy = Series(contender=LLAMA_CPP, label="as given", rates=[10.0], disturbance=0.31)
+    assert "not calm" not in markdown(comparison(("single", [calm])))
+    assert "other programs used up to 31% of its processors" in markdown(comparison(("single", [calm, busy])))
+
+
 def test_json_holds_every_rate() -> None:
     report = comparison(("single", [measured(OWN, 20.0, 21.5), measured(LLAMA_CPP, 10.0)]))
     back = msgspec.json.decode(msgspec.json.encode(report), type=Comparison)

@@ -104,7 +104,7 @@ def _own_options(engine: EngineConfig) -> dict[str, object]:
 
 
 def _print(comparison: Comparison) -> None:
-    from octavo.bench.compare.report import COLUMNS, cells
+    from octavo.bench.compare.report import COLUMNS, cells, disturbances
 
     table = plain_table(*COLUMNS)
     for row in comparison.rows:
@@ -113,6 +113,8 @@ def _print(comparison: Comparison) -> None:
             table.add_row(*map(escape, line), f"[{colour}]{word}[/]" if colour else word)
     title = f"{comparison.model}: {comparison.threads} threads each, medians of {comparison.rounds} rounds in turns"
     print_table(title, table)
+    for line in disturbances(comparison):
+        output().print(line.removeprefix("- "))
     if comparison.quick:
         output().print("--quick: token counts and users are cut down; these figures say nothing about speed")
 

@@ -64,6 +64,10 @@ class Contender:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
     def run(self, job: Mapping[str, Any], timeout_s: float) -> Measurement:
         """The answer to a job. JobFailed when it says no, ContenderFailed when there is none,
         ContenderHung when there is none after `timeout_s` seconds."""

@@ -14,7 +14,8 @@ from octavo.bench.compare.workloads import BEST, Goal
 class Series(msgspec.Struct, frozen=True, kw_only=True):
     """One contender in one row, in one way. `rates` are tokens per second, one for each round; None where it did not
     run. `first` is the unmeasured first run, which chose the ways that went through the rounds. `failure` says why
-    there are no rates, or no more. `restarts`: how often it was ended between rounds because it did not fall idle."""
+    there are no rates, or no more. `restarts`: how often it was ended between rounds because it did not fall idle.
+    `disturbance`: the largest share of the machine that other programs used during one of its runs."""
 
     contender: str
     label: str
@@ -24,6 +25,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     failure: str | None = None
     restarts: int = 0
+    disturbance: float = 0.0
 
     @property
     def median(self) -> float | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from octavo.bench.compare.disturbance import CALM
 from octavo.bench.compare.ratios import Series, Verdict, verdicts
 from octavo.bench.compare.workloads import OWN, SWEEP, Generate, Row
 from octavo.runner.cores import usable_cores
@@ -88,9 +89,18 @@ def markdown(comparison: Comparison) -> str:
             f"- Machine: {machine.processor}, {machine.cores} cores, {machine.memory_gib:g} GiB; {machine.system}; "
             f"Python {machine.python}",
             f"- Versions: {', '.join(versions)}",
+            *disturbances(comparison),
             "",
         ]
     )
+
+
+def disturbances(comparison: Comparison) -> list[str]:
+    """A line that says that the machine was busy; none when it was calm."""
+    worst = max((one.disturbance for row in comparison.rows for one in row.series), default=0.0)
+    if worst <= CALM:
+        return []
+    return [f"- The machine was not calm: during a run other programs used up to {worst:.0%} of its processors"]
 
 
 def sweep_points(comparison: Comparison) -> dict[str, list[tuple[int, float]]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from octavo.bench.chats import OUTPUT_LENGTHS, PROMPT_LENGTHS
 from octavo.bench.compare.contender import Contender, ContenderFailed, ContenderHung, JobFailed
+from octavo.bench.compare.disturbance import CALM, Disturbance
 from octavo.bench.compare.files import ModelFiles, ModelSize, NoSuchFormat
 from octavo.bench.compare.find import Peer
 from octavo.bench.compare.ratios import Series
@@ -47,6 +48,7 @@ class Way:
     versions: dict[str, str] = field(default_factory=dict)
     failure: str | None = None
     restarts: int = 0
+    disturbance: float = 0.0
 
     def series(self) -> Series:
         return Series(
@@ -58,6 +60,7 @@ class Way:
             versions=self.versions,
             failure=self.failure,
             restarts=self.restarts,
+            disturbance=round(self.disturbance, 3),
         )
 
 
@@ -148,6 +151,7 @@ class Rounds:
         """Run a way once. None, and a failure written down, when that did not work; it is not tried again."""
         if way.failure is not None:
             return None
+        others = Disturbance(way.contender.pid)
         try:
             measurement = way.contender.run({**way.job, "keep": keep}, self._conditions.timeout_s)
             rate = row.metric.rate(measurement.figures)
@@ -165,7 +169,10 @@ class Rounds:
             self._say(f"{row.name}: {way.contender.name} ({way.entry.label}): {way.failure}")
             return None
         way.settings, way.versions = measurement.settings, measurement.versions
-        self._say(f"{row.name}: {way.contender.name} ({way.entry.label}): {rate:.1f} tok/s")
+        share = others.share(way.contender.pid)
+        way.disturbance = max(way.disturbance, share)
+        busy = f" (other programs used {share:.0%} of the machine)" if share > CALM else ""
+        self._say(f"{row.name}: {way.contender.name} ({way.entry.label}): {rate:.1f} tok/s{busy}")
         way.restarts += not way.contender.settle()
         return rate
 
