@@ -99,7 +99,9 @@ def open_session(job: Job, settings: dict[str, Any]) -> Session:
         llama.llama_model_free(model)
         raise CannotRun(f"llama.cpp refuses a context of {params.n_ctx} tokens with {settings}")
     vocab = llama.llama_vocab_n_tokens(llama.llama_model_get_vocab(model))
-    return Session(model, context, llama.llama_batch_init(max(BATCH, users), 0, 1), vocab)
+    session = Session(model, context, llama.llama_batch_init(max(BATCH, users), 0, 1), vocab)
+    decode(session, [(0, 0, 0, True)])  # touches every weight once; generate() forgets the token
+    return session
 
 
 def generate(session: Session, job: Job) -> dict[str, float | int]:

@@ -67,7 +67,10 @@ def open_pipeline(job: Job, settings: dict[str, Any]) -> Any:
     scheduler.dynamic_split_fuse = True
     scheduler.enable_prefix_caching = bool(job.get("keep_prompts"))
     properties = {"INFERENCE_NUM_THREADS": job["threads"], "KV_CACHE_PRECISION": KV_TYPES[settings["kv"]]}
-    return genai.ContinuousBatchingPipeline(job["model"], scheduler, "CPU", properties)
+    pipeline = genai.ContinuousBatchingPipeline(job["model"], scheduler, "CPU", properties)
+    warm_up = {"users": 2, "prompt_tokens": 64, "output_tokens": 4, "vocab": job["vocab"], "seed": job["seed"] + 1}
+    generate(pipeline, warm_up)  # compiles what the first step would
+    return pipeline
 
 
 def generate(pipeline: Any, job: Job) -> dict[str, float | int]:
