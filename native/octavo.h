@@ -74,17 +74,24 @@ typedef struct octavo_weight {
     uint8_t* data; /* 64-byte aligned */
 } octavo_weight;
 
-/* Fills in padded_columns and panel_bytes from the fields before them; returns the bytes of the whole matrix. */
+/* Fills in padded_columns and panel_bytes from the fields before them; returns the bytes of the whole matrix, or -1 where
+ * those fields describe none (no rows, more than 2^24 columns, other bits or groups). */
 OCTAVO_API int64_t octavo_weight_layout(octavo_weight* weight);
 
 /* Packs rows first_row .. first_row+count-1 of `weight` (whole panels, unless the matrix ends) from `raw`: count rows of
  * row_bytes each, in checkpoint format `format` (a GGML type number). Returns 0, or -1 where the format has no such
- * packing. May be called for different panels from several threads at once. */
+ * packing or rows and bytes do not fit. May be called for different panels from several threads at once. */
 OCTAVO_API int32_t octavo_pack(const octavo_weight* weight, int32_t format, const uint8_t* raw, int64_t row_bytes,
                                int32_t first_row, int32_t count);
 
 /* Sets kind, bits, group, has_min, zero and lut for a checkpoint format; -1 where this library has no packing for it. */
 OCTAVO_API int32_t octavo_packing_of(int32_t format, octavo_weight* weight);
+
+/* Like octavo_pack, from float32 rows of any origin (columns numbers each, one row after the other), rounding them to the
+ * codes of one of two packings: bits 8, group 32, zero 128 (scale = largest / 127), or bits 4, group 32, has_min (scale and
+ * min searched for the least squared error). The same rows give the same bytes on every machine. -1 for other packings.
+ * Other number types are converted by the caller, a few panels at a time. */
+OCTAVO_API int32_t octavo_quantize_rows(const octavo_weight* weight, const float* row_RI, int32_t first_row, int32_t count);
 
 /* ---- the KV cache of one layer ---- */
 

@@ -4,8 +4,6 @@
 
 namespace octavo::OCTAVO_ISA {
 
-inline int embed_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
-inline void embed(const octavo_op&, const octavo_step&, int, Worker&) {}
 inline int rms_norm_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
 inline void rms_norm(const octavo_op&, const octavo_step&, int, Worker&) {}
 inline int add_tasks(const octavo_op&, const octavo_step&, int) { return 0; }

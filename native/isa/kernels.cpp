@@ -5,14 +5,16 @@
 
 #include "isa/attention.h"
 #include "isa/elementwise.h"
+#include "isa/embed.h"
 #include "isa/linear.h"
+#include "isa/round_block.h"
 
 namespace octavo {
 
 namespace OCTAVO_ISA {
 
 inline constexpr Kernels make() {
-    Kernels k{OCTAVO_ISA_NAME, {}};
+    Kernels k{OCTAVO_ISA_NAME, {}, round_to_8, round_to_4};
     k.op[OCTAVO_OP_EMBED] = {embed_tasks, embed};
     k.op[OCTAVO_OP_RMS_NORM] = {rms_norm_tasks, rms_norm};
     k.op[OCTAVO_OP_ADD] = {add_tasks, add_rows};

@@ -2,7 +2,16 @@
 // simd_scalar.h, so that every kernel is one text. All functions are pure; no order of lanes is ever changed.
 #pragma once
 
+// gcc 12 takes the "undefined" vectors inside its own header for mistakes (gcc bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #include <cstdint>
 #include <cstring>

@@ -24,6 +24,10 @@ _FUNCTIONS = {
         ctypes.c_int32,
         [ctypes.POINTER(Weight), ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32],
     ),
+    "octavo_quantize_rows": (
+        ctypes.c_int32,
+        [ctypes.POINTER(Weight), ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32],
+    ),
     "octavo_kv_block_bytes": (ctypes.c_int64, [ctypes.c_int32] * 4),
 }
 
