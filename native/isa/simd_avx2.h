@@ -49,6 +49,15 @@ inline I32 load_int(const int32_t* p) {
     return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
 }
 inline I32 add_int(I32 x, I32 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+inline I32 max_int(I32 x, I32 y) { return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)}; }
+inline int32_t largest_int(I32 x) {
+    const __m256i m8 = _mm256_max_epi32(x.a, x.b);
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(m8), _mm256_extracti128_si256(m8, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4E));
+    return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xB1)));
+}
+inline I32 bits_of(F32 x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+inline F32 float_of_bits(I32 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 inline I32 shift_left(I32 x, int bits) {
     const __m128i count = _mm_cvtsi32_si128(bits);
     return {_mm256_sll_epi32(x.a, count), _mm256_sll_epi32(x.b, count)};
@@ -56,6 +65,12 @@ inline I32 shift_left(I32 x, int bits) {
 inline void store_bytes(int8_t* p, I32 x) {
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xD8);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+
+inline int32_t sum_bytes(const int8_t* p) {  // of 16
+    const __m128i biased = _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), _mm_set1_epi8(-128));
+    const __m128i sums = _mm_sad_epu8(biased, _mm_setzero_si128());  // of 8 bytes, each 128 too large
+    return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
 }
 
 inline F32 load_f16(const void* p) {

@@ -48,8 +48,18 @@ inline I32 zero_int() { return _mm512_setzero_si512(); }
 inline I32 splat_int(int32_t x) { return _mm512_set1_epi32(x); }
 inline I32 load_int(const int32_t* p) { return _mm512_loadu_si512(p); }
 inline I32 add_int(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
+inline I32 max_int(I32 a, I32 b) { return _mm512_max_epi32(a, b); }
+inline int32_t largest_int(I32 a) { return _mm512_reduce_max_epi32(a); }
+inline I32 bits_of(F32 x) { return _mm512_castps_si512(x); }
+inline F32 float_of_bits(I32 x) { return _mm512_castsi512_ps(x); }
 inline I32 shift_left(I32 a, int bits) { return _mm512_sll_epi32(a, _mm_cvtsi32_si128(bits)); }
 inline void store_bytes(int8_t* p, I32 x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(x)); }  // 16 lanes, saturated
+
+inline int32_t sum_bytes(const int8_t* p) {  // of 16
+    const __m128i biased = _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), _mm_set1_epi8(-128));
+    const __m128i sums = _mm_sad_epu8(biased, _mm_setzero_si128());  // of 8 bytes, each 128 too large
+    return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
+}
 
 inline F32 load_f16(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
 inline F32 load_bf16(const void* p) {

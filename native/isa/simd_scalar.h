@@ -73,16 +73,35 @@ inline float largest(F32 a) {
 }
 
 inline F32 to_float(I32 x) { return lanes<F32>([&](int i) { return static_cast<float>(x.v[i]); }); }
-inline I32 to_int(F32 x) { return lanes<I32>([&](int i) { return static_cast<int32_t>(std::nearbyint(x.v[i])); }); }
+inline int32_t nearest_int(float x) {  // what no int32 holds, NaN among it, gives the smallest, as on x86
+    return x >= -0x1p31f && x < 0x1p31f ? static_cast<int32_t>(std::nearbyint(x)) : INT32_MIN;
+}
+inline I32 to_int(F32 x) { return lanes<I32>([&](int i) { return nearest_int(x.v[i]); }); }
 inline I32 splat_int(int32_t x) { return lanes<I32>([=](int) { return x; }); }
 inline I32 zero_int() { return splat_int(0); }
 inline I32 load_int(const int32_t* p) { I32 r; std::memcpy(r.v, p, sizeof r.v); return r; }
-inline I32 add_int(I32 a, I32 b) { return lanes<I32>([&](int i) { return a.v[i] + b.v[i]; }); }
+inline I32 add_int(I32 a, I32 b) {
+    return lanes<I32>([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) + static_cast<uint32_t>(b.v[i])); });
+}
+inline I32 max_int(I32 a, I32 b) { return lanes<I32>([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; }); }
+inline int32_t largest_int(I32 a) {
+    int32_t m = a.v[0];
+    for (int i = 1; i < kLanes; ++i) m = a.v[i] > m ? a.v[i] : m;
+    return m;
+}
+inline I32 bits_of(F32 x) { I32 r; std::memcpy(r.v, x.v, sizeof r.v); return r; }
+inline F32 float_of_bits(I32 x) { F32 r; std::memcpy(r.v, x.v, sizeof r.v); return r; }
 inline I32 shift_left(I32 a, int bits) {
     return lanes<I32>([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) << bits); });
 }
 inline void store_bytes(int8_t* p, I32 x) {
     for (int i = 0; i < kLanes; ++i) p[i] = static_cast<int8_t>(x.v[i] > 127 ? 127 : x.v[i] < -128 ? -128 : x.v[i]);
+}
+
+inline int32_t sum_bytes(const int8_t* p) {  // of 16
+    int32_t total = 0;
+    for (int i = 0; i < kLanes; ++i) total += p[i];
+    return total;
 }
 
 inline F32 load_f16(const void* p) {
