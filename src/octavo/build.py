@@ -65,7 +65,7 @@ def _build(order: BuildOrder, source: WeightSource, progress: Progress) -> tuple
     config = order.config
     facts = model_facts(source.config)
     threads = thread_count(config, usable_cores())
-    backend, _ = choose_backend(config.backend, config.dtype, threads, _formats(source), facts.head_dim)
+    backend, _ = choose_backend(config.backend, config.dtype, threads, source.formats, facts.head_dim)
     spec = kv_spec(facts, config.block_size, backend.dtype)
     number = np.dtype(backend.dtype).itemsize
     max_tokens = config.max_running + config.chunk
@@ -122,10 +122,6 @@ def _load(
         max_len=resolved.max_len,
         block_size=resolved.block_size,
     )
-
-
-def _formats(source: WeightSource) -> frozenset[str]:
-    return frozenset(source.tensor(name).format for name in source.names)
 
 
 def _convert(values: Any, kind: type[T]) -> T:

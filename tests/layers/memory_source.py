@@ -22,6 +22,10 @@ class MemorySource:
         return self.tensors.keys()
 
     @property
+    def formats(self) -> frozenset[str]:
+        return frozenset({"f32"})
+
+    @property
     def total_bytes(self) -> int:
         return sum(values.nbytes for values in self.tensors.values())
 

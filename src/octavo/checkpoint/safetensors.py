@@ -51,6 +51,11 @@ class SafetensorsSource:
         return self._tensors.keys()
 
     @property
+    def formats(self) -> frozenset[str]:
+        dtypes = {entry.dtype for _, entry in self._tensors.values()}
+        return frozenset(form for dtype, form in FORMAT_OF_DTYPE.items() if dtype in dtypes)
+
+    @property
     def total_bytes(self) -> int:
         return sum(entry.nbytes for _, entry in self._tensors.values())
 

@@ -20,6 +20,11 @@ class WeightSource(Protocol):
         """All tensor names present."""
 
     @property
+    def formats(self) -> frozenset[str]:
+        """The formats in which tensors are stored, keys of `quant.formats.FORMATS`; from the header alone, without
+        touching a tensor. Tensors that `tensor` would refuse count for nothing."""
+
+    @property
     def total_bytes(self) -> int:
         """Bytes of all tensors, for progress bars and the memory plan."""
 
