@@ -45,6 +45,7 @@ Team::~Team() {
 
 void Team::run(const octavo_op* ops, int count, const octavo_step& step) {
     program_ = Program{ops, count, &step};
+    next_task_[0].store(0, std::memory_order_relaxed);  // all left the last program; an odd number of ops left it used
     if (!threads_.empty()) {
         epoch_.fetch_add(1, std::memory_order_seq_cst);
         if (sleepers_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
