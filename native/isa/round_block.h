@@ -17,7 +17,7 @@ inline F32 load_bounded(const float* x_R) {
     return min(max(load(x_R), splat(-kLargestFloat16)), splat(kLargestFloat16));
 }
 
-// scale = largest / 127, rounded up where rounding down would cut off the largest: that matters among float16's subnormals.
+// scale = largest / 127, in float16 rounded up where the largest would be more than half a step off: among subnormals.
 inline void round_to_8(const float* x_IR, RoundedBlock& out) {
     F32 most = zero();
     for (int i = 0; i < kInputs; ++i) most = max(abs(load_bounded(x_IR + i * kRows)), most);
@@ -25,7 +25,7 @@ inline void round_to_8(const float* x_IR, RoundedBlock& out) {
     store(most_R, most);
     for (int r = 0; r < kRows; ++r) {
         uint16_t half = float_to_half(most_R[r] / 127.0f);
-        if (half_to_float(half) * 127.0f < most_R[r]) ++half;
+        if (half_to_float(half) * 127.5f < most_R[r]) ++half;
         out.scale_R[r] = half;
         inverse_R[r] = half == 0 ? 0.0f : 1.0f / half_to_float(half);
     }
