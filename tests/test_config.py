@@ -11,14 +11,13 @@ from octavo.config import (
     format_bytes,
     parse_bytes,
     resolve,
-    thread_count,
 )
 from octavo.core.kv_spec import KVSpec, LayerKV
 from octavo.errors import ConfigError
 
 GIB = 2**30
 # 2 layers x 2 heads x 8 dims x (key, value) x 4 bytes = 256 bytes per token
-SPEC = KVSpec((LayerKV(2, 8),) * 2, block_size=16, value_bytes=4)
+SPEC = KVSpec((LayerKV(2, 8, 2048),) * 2, block_size=16)
 
 
 def decide(config: EngineConfig | None = None, **facts: Any) -> Resolved:
@@ -127,11 +126,6 @@ def test_an_option_out_of_range_is_named_as_it_is_typed(option: str, value: Any)
 def test_server_options_are_checked_too(option: str, value: Any) -> None:
     with pytest.raises(ConfigError):
         ServerConfig(**{option: value})
-
-
-def test_one_core_is_left_to_serve_the_clients() -> None:
-    assert [thread_count(EngineConfig(), cores) for cores in (1, 2, 8)] == [1, 1, 7]
-    assert thread_count(EngineConfig(threads=8), 2) == 8
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from octavo.checkpoint.open import open_checkpoint
 from octavo.checkpoint.source import WeightSource
-from octavo.config import EngineConfig, Resolved, format_bytes, resolve, thread_count
+from octavo.config import EngineConfig, Resolved, format_bytes, resolve
 from octavo.core.block_pool import BlockPool
 from octavo.core.engine import Engine
 from octavo.core.kv_spec import KVSpec
@@ -21,7 +20,7 @@ from octavo.core.scheduler import Scheduler
 from octavo.errors import ConfigError
 from octavo.models.registry import model_class, model_facts
 from octavo.ops.backend import Backend
-from octavo.ops.choose import choose_backend
+from octavo.ops.choose import Wish, choose_backend
 from octavo.runner.cores import usable_cores
 from octavo.runner.free_memory import free_memory
 from octavo.runner.kv_cache import allocate_kv, kv_spec
@@ -64,10 +63,11 @@ def build_engine(payload: Mapping[str, Any], progress: Progress) -> tuple[Engine
 def _build(order: BuildOrder, source: WeightSource, progress: Progress) -> tuple[Engine, Resolved]:
     config = order.config
     facts = model_facts(source.config)
-    threads = thread_count(config, usable_cores())
-    backend, _ = choose_backend(config.backend, config.dtype, threads, source.formats, facts.head_dim)
-    spec = kv_spec(facts, config.block_size, backend.dtype)
-    number = np.dtype(backend.dtype).itemsize
+    formats = frozenset(format for format, _ in source.stored)
+    wish = Wish(config.dtype, config.threads, usable_cores(), config.kv_dtype, config.quantize)
+    backend, passed_over = choose_backend(config.backend, wish, formats, facts.head_dim, config.block_size)
+    spec = kv_spec(facts, config.block_size, backend)
+    number = backend.activation_bytes
     max_tokens = config.max_running + config.chunk
     scratch = max_tokens * facts.scratch_per_token + config.max_running * facts.vocab_size
     resolved = resolve(
@@ -75,11 +75,12 @@ def _build(order: BuildOrder, source: WeightSource, progress: Progress) -> tuple
         spec=spec,
         context_length=facts.context_length,
         vocab=facts.vocab_size,
-        weight_bytes=facts.parameters * number,
+        weight_bytes=_weight_bytes(source, backend),
         free_bytes=free_memory() - scratch * number,
         backend=backend.name,
         dtype=backend.dtype,
-        threads=threads,
+        threads=backend.threads,
+        passed_over=passed_over,
     )
     try:
         runner = _load(order, source, backend, spec, resolved, progress)
@@ -122,6 +123,10 @@ def _load(
         max_len=resolved.max_len,
         block_size=resolved.block_size,
     )
+
+
+def _weight_bytes(source: WeightSource, backend: Backend) -> int:
+    return sum(backend.packed_bytes(format, shape) for format, shape in source.stored)
 
 
 def _convert(values: Any, kind: type[T]) -> T:

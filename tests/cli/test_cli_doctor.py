@@ -25,7 +25,7 @@ class Raising(ReferenceBackend):
         raise RuntimeError("no such instruction")
 
 
-def refusing(dtype: str, threads: int | None) -> Backend:
+def refusing(wish: object) -> Backend:
     raise ConfigError("needs a GPU")
 
 
@@ -54,19 +54,19 @@ def test_a_sound_machine(store: Path) -> None:
 
 
 def test_a_backend_that_computes_wrongly_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, text = diagnose(monkeypatch, wrong=lambda dtype, threads: Wrong("float32"))
+    code, text = diagnose(monkeypatch, wrong=lambda wish: Wrong("float32"))
     assert code == 1
     assert "WRONG" in text
     assert "cannot serve" in text
 
 
 def test_a_backend_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, text = diagnose(monkeypatch, raising=lambda dtype, threads: Raising("float32"))
+    code, text = diagnose(monkeypatch, raising=lambda wish: Raising("float32"))
     assert code == 1
     assert "RuntimeError: no such instruction" in text
 
 
 def test_one_sound_backend_is_enough_and_refusals_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, text = diagnose(monkeypatch, fast=refusing, slow=lambda dtype, threads: ReferenceBackend("float32"))
+    code, text = diagnose(monkeypatch, fast=refusing, slow=lambda wish: ReferenceBackend("float32"))
     assert code == 0
     assert "backend fast: not here: needs a GPU" in text

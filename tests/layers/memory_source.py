@@ -22,8 +22,8 @@ class MemorySource:
         return self.tensors.keys()
 
     @property
-    def formats(self) -> frozenset[str]:
-        return frozenset({"f32"})
+    def stored(self) -> list[tuple[str, tuple[int, ...]]]:
+        return [("f32", values.shape) for values in self.tensors.values()]
 
     @property
     def total_bytes(self) -> int:

@@ -43,8 +43,8 @@ class GGUFSource:
         return self._tensors.keys()
 
     @property
-    def formats(self) -> frozenset[str]:
-        return frozenset(tensor.format.name for tensor in self._tensors.values())
+    def stored(self) -> list[tuple[str, tuple[int, ...]]]:
+        return [(tensor.format.name, tensor.shape) for tensor in self._tensors.values()]
 
     @property
     def total_bytes(self) -> int:

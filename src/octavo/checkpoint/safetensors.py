@@ -51,9 +51,9 @@ class SafetensorsSource:
         return self._tensors.keys()
 
     @property
-    def formats(self) -> frozenset[str]:
-        dtypes = {entry.dtype for _, entry in self._tensors.values()}
-        return frozenset(form for dtype, form in FORMAT_OF_DTYPE.items() if dtype in dtypes)
+    def stored(self) -> list[tuple[str, tuple[int, ...]]]:
+        entries = (entry for _, entry in self._tensors.values())
+        return [(FORMAT_OF_DTYPE[entry.dtype], entry.shape) for entry in entries if entry.dtype in FORMAT_OF_DTYPE]
 
     @property
     def total_bytes(self) -> int:

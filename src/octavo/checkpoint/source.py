@@ -20,9 +20,9 @@ class WeightSource(Protocol):
         """All tensor names present."""
 
     @property
-    def formats(self) -> frozenset[str]:
-        """The formats in which tensors are stored, keys of `quant.formats.FORMATS`; from the header alone, without
-        touching a tensor. Tensors that `tensor` would refuse count for nothing."""
+    def stored(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Format (a key of `quant.formats.FORMATS`) and shape of each tensor; from the header alone, without touching
+        one. Tensors that `tensor` would refuse count for nothing."""
 
     @property
     def total_bytes(self) -> int:

@@ -84,12 +84,13 @@ def _store_table() -> Table:
 
 def _backends() -> list[tuple[str, Backend | None, str]]:
     """(name, backend, "") of each that works here; (name, None, reason) of each that does not."""
-    from octavo.ops.choose import PREFERENCE
+    from octavo.ops.choose import PREFERENCE, Wish
+    from octavo.runner.cores import usable_cores
 
     found: list[tuple[str, Backend | None, str]] = []
     for name, construct in PREFERENCE:
         try:
-            backend = construct("auto", None)
+            backend = construct(Wish(cores=usable_cores()))
         except OctavoError as error:
             found.append((name, None, str(error)))
         else:
@@ -110,7 +111,7 @@ def _conformance(backend: Backend) -> list[Conformance] | str:
 def _formats(backend: Backend) -> str:
     from octavo.quant.formats import FORMATS
 
-    return ", ".join(sorted(kind for kind in FORMATS if backend.refuse(frozenset({kind}), 64) is None))
+    return ", ".join(sorted(kind for kind in FORMATS if backend.refuse(frozenset({kind}), 64, 16) is None))
 
 
 def _backend_table(results: list[Conformance]) -> Table:

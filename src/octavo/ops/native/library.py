@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from octavo.errors import ConfigError
-from octavo.ops.native.abi import ABI, Op, Step, Weight
+from octavo.ops.native.abi import ABI, KV, Op, Step, Weight
 
 NAME = "liboctavo.so"
 
@@ -29,6 +29,11 @@ _FUNCTIONS = {
         [ctypes.POINTER(Weight), ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32],
     ),
     "octavo_kv_block_bytes": (ctypes.c_int64, [ctypes.c_int32] * 4),
+    "octavo_kv_read": (
+        None,
+        [ctypes.POINTER(KV), ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p],
+    ),
+    "octavo_attention_scratch_bytes": (ctypes.c_int64, [ctypes.c_int32] * 5),
 }
 
 
