@@ -1,5 +1,7 @@
 """Rounding float32 rows to 8 and 4 bits: error bounds, the gguf package's rounding, and a dense search in float64."""
 
+import zlib
+
 import gguf
 import numpy as np
 import pytest
@@ -142,3 +144,10 @@ def test_rows_that_do_not_fit() -> None:
     for rows, first in ((41, 0), (16, 8), (9, 32), (17, 0), (16, -16)):
         assert weight.quantize(normal(rows, 64), first) == -1
     assert (weight.data == 0xFF).all()
+
+
+def test_the_same_bytes_on_every_machine() -> None:
+    """Digests made once with each ISA level; whoever reads this has one of them, or another compiler."""
+    rows_RI = ((np.arange(48 * 160) * 7919 % 10007).reshape(48, 160) / 10007 - 0.4).astype(np.float32) ** 3
+    digests = [zlib.crc32(rounded(rows_RI, packing).data) for packing in TARGETS]
+    assert digests == [1523804148, 679687762]
