@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from octavo.errors import ConfigError
@@ -37,25 +35,22 @@ _FUNCTIONS = {
 }
 
 
+def library_path() -> Path:
+    """Where an installation puts the library (native/CMakeLists.txt)."""
+    return Path(__file__).parent / NAME
+
+
 @cache
 def load_library() -> ctypes.CDLL:
     """The library, loaded once per process. ConfigError says why it cannot be: not built, or of another version."""
-    for path in _places():
-        if path.exists():
-            return _load(path)
+    path = library_path()
+    if path.exists():
+        return _load(path)
     raise ConfigError(
-        f"the native library {NAME} is not part of this installation: it was installed without a C++ compiler. "
-        "Install one (Debian: apt install g++) and run `pip install --force-reinstall --no-deps octavo` again"
+        f"the native library {NAME} is not part of this installation, because no C++20 compiler worked when it was "
+        "made. Install one (Debian, Ubuntu: apt install g++), then Octavo again: `make serve` in its directory, or "
+        "`pip install --force-reinstall --no-deps` of what you installed"
     )
-
-
-def _places() -> Iterator[Path]:
-    """Beside this package; for an editable installation, where the installer put what it built."""
-    yield Path(__file__).parent / NAME
-    try:
-        yield Path(str(distribution("octavo").locate_file(f"octavo/ops/native/{NAME}")))
-    except PackageNotFoundError:
-        return
 
 
 def _load(path: Path) -> ctypes.CDLL:
