@@ -55,7 +55,7 @@ native:
 	cmake --install build/native
 
 sanitize: $(DEV)/installed
-	$(DEV)/bin/pytest tests/native/test_sanitizers.py --sanitize-all
+	$(DEV)/bin/python tests/native/sanitized.py
 
 docs: $(DEV)/installed
 	$(DEV)/bin/python -m octavo.cli.options docs/configuration.md
