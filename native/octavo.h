@@ -131,6 +131,7 @@ enum octavo_op_kind {
     OCTAVO_OP_SILU_QUANTIZE,  /* SILU_MUL, QUANTIZE */
     OCTAVO_OP_SILU_NARROW,    /* SILU_MUL, NARROW */
     OCTAVO_OP_ROPE_STORE,     /* [per-head norms], ROPE of q and k, STORE_KV */
+    OCTAVO_OP_SAMPLE,         /* rows draws of the octavo_sample_batch in scratch; made by octavo_sample */
     OCTAVO_OP_COUNT
 };
 
@@ -160,6 +161,41 @@ OCTAVO_API const char* octavo_team_isa(const octavo_team* team);
 
 /* Runs the ops in order and returns when all is done. One caller at a time per team. */
 OCTAVO_API void octavo_run(octavo_team* team, const octavo_op* ops, int32_t count, const octavo_step* step);
+
+/* ---- sampling ---- */
+
+/* The token ids that one draw's penalties look at; both counts 0 for a draw without penalties. */
+typedef struct octavo_history {
+    const int32_t* prompt;
+    const int32_t* output;
+    int32_t prompt_count;
+    int32_t output_count;
+} octavo_history;
+
+/* See octavo.ops.backend.SampleBatch. An option that no draw uses is NULL. */
+typedef struct octavo_sample_batch {
+    const float* logits_SV; /* left unchanged */
+    int64_t stride;         /* elements from draw to draw */
+    int32_t draws, vocabulary;
+    const float* temperature_S;
+    const int64_t *seed_S, *choice_S, *position_S;
+    const int64_t* top_k_S;
+    const double *top_p_S, *min_p_S, *repetition_S, *presence_S, *frequency_S;
+    const octavo_history* history_S;
+    const int64_t* logprobs_S; /* how many of the most likely are wanted, at most top_stride; -1: no log probabilities */
+    /* Results. */
+    int64_t* token_S;
+    double* logprob_S; /* of the token, where wanted, as are those of the most likely, best first */
+    int64_t* top_id_SM;
+    double* top_logprob_SM;
+    int64_t top_stride;
+    /* octavo_sample_scratch(vocabulary) bytes for each of the team's threads, zeroed once and then left to the library;
+     * may be NULL where all draws are greedy and use no options. */
+    void* scratch;
+} octavo_sample_batch;
+
+OCTAVO_API int64_t octavo_sample_scratch(int32_t vocabulary);
+OCTAVO_API void octavo_sample(octavo_team* team, const octavo_sample_batch* batch);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,7 @@
 #include "isa/norm.h"
 #include "isa/rope.h"
 #include "isa/round_block.h"
+#include "isa/sample.h"
 
 namespace octavo {
 
@@ -36,6 +37,7 @@ inline constexpr Kernels make() {
     k.op[OCTAVO_OP_NORM_NARROW] = {chunk_tasks, norm_narrow};
     k.op[OCTAVO_OP_SILU_QUANTIZE] = {chunk_tasks, silu_quantize};
     k.op[OCTAVO_OP_SILU_NARROW] = {chunk_tasks, silu_narrow};
+    k.op[OCTAVO_OP_SAMPLE] = {sample_tasks, sample};
     return k;
 }
 

@@ -27,6 +27,10 @@ inline F32 div(F32 x, F32 y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.
 inline F32 max(F32 x, F32 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
 inline F32 min(F32 x, F32 y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
 inline F32 fma(F32 x, F32 y, F32 z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+inline uint32_t where_at_least(F32 x, F32 y) {
+    const int low = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ)), high = _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ));
+    return static_cast<uint32_t>(low | high << 8);
+}
 inline F32 abs(F32 x) { const __m256 sign = _mm256_set1_ps(-0.0f); return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)}; }
 inline float sum(F32 x) {
     const __m256 s8 = _mm256_add_ps(x.a, x.b);

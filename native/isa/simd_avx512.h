@@ -38,6 +38,7 @@ inline F32 div(F32 a, F32 b) { return _mm512_div_ps(a, b); }
 inline F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
 inline F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
 inline F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }  // a * b + c
+inline uint32_t where_at_least(F32 a, F32 b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }  // a bit per lane; NaN: 0
 inline F32 abs(F32 a) { return _mm512_abs_ps(a); }
 inline float sum(F32 a) { return _mm512_reduce_add_ps(a); }
 inline float largest(F32 a) { return _mm512_reduce_max_ps(a); }

@@ -60,6 +60,11 @@ inline F32 max(F32 a, F32 b) { return lanes<F32>([&](int i) { return a.v[i] > b.
 inline F32 min(F32 a, F32 b) { return lanes<F32>([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; }); }
 // Not std::fma: without the instruction it is a slow call. One text, one order: that is all that bit stability needs.
 inline F32 fma(F32 a, F32 b, F32 c) { return lanes<F32>([&](int i) { return a.v[i] * b.v[i] + c.v[i]; }); }
+inline uint32_t where_at_least(F32 a, F32 b) {
+    uint32_t bits = 0;
+    for (int i = 0; i < kLanes; ++i) bits |= static_cast<uint32_t>(a.v[i] >= b.v[i]) << i;
+    return bits;
+}
 inline F32 abs(F32 a) { return lanes<F32>([&](int i) { return std::fabs(a.v[i]); }); }
 inline float sum(F32 a) {
     for (int half = kLanes / 2; half; half /= 2)

@@ -1,4 +1,6 @@
-"""Norm, add, activations, rope, gate and gather against float64 arithmetic; each row by itself; fused ops bit for bit."""
+"""Norm, add, activations, rope, gate and gather against float64 arithmetic; fused ops bit for bit."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ class Activations:
         self.stride = -(-used // 64) * 64
         self.buffer = np.full((rows + 1, self.stride), 0xA5, np.uint8)  # the last row is the guard
         offset = np.cumsum([0, padded_columns, groups * 4, groups * 4, groups * 4, groups * 8])
-        self.parts = [self.buffer[:rows, start:end] for start, end in zip(offset, offset[1:], strict=False)]
+        self.parts = [self.buffer[:rows, start:end] for start, end in pairwise(offset)]
         self.view = View(self.buffer.ctypes.data, self.stride, padded_columns, 0)
 
     def part(self, index: int, dtype: type) -> np.ndarray:
@@ -213,9 +215,7 @@ def test_fused_ops_equal_their_sequence(team: NativeTeam, columns: int, narrow: 
     first = OpKind.SILU_MUL if gate else OpKind.RMS_NORM
     second = OpKind.NARROW if narrow else OpKind.QUANTIZE
     fused = OpKind[f"{'SILU' if gate else 'NORM'}_{second.name}"]
-    results = []
-    for _ in range(2):
-        results.append(np.zeros((ROWS, width), np.uint16) if narrow else Activations(ROWS, width))
+    results = [np.zeros((ROWS, width), np.uint16) if narrow else Activations(ROWS, width) for _ in range(2)]
     outs = results if narrow else [result.view for result in results]
     step = step_of(ROWS)
     team.run(first, x=x, vector=weight, number=1e-5, out=middle, step=step)

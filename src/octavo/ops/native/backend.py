@@ -24,7 +24,7 @@ from octavo.ops.native.library import load_library
 from octavo.ops.native.memory import Arena
 from octavo.ops.native.program import ACTIVATION_OP, Immediate, Instruction, Recording, Replay
 from octavo.ops.native.rewrite import rewrite
-from octavo.ops.native.sample import draw_samples
+from octavo.ops.native.sample import NativeSampler
 from octavo.ops.native.weights import PackedWeight, Segment, pack_matrix, packed_bytes
 from octavo.quant.dequantize import dequantize
 from octavo.quant.formats import FORMATS
@@ -64,6 +64,7 @@ class NativeBackend:
         self._kv_dtype = KV_DTYPES[kv_dtype]
         self._quantize = quantize
         self._arena = Arena()
+        self._sampler = NativeSampler(self._library, self._team, self.threads)
         self._sink: Immediate | Recording = Immediate(self._library, self._team)
 
     @property
@@ -201,7 +202,7 @@ class NativeBackend:
     # --- sampling ---
 
     def sample(self, logits_SV: Rows, batch: SampleBatch) -> Samples:
-        return draw_samples(self._library, self._team, logits_SV.numpy(), batch)
+        return self._sampler.draw_samples(logits_SV.numpy(), batch)
 
     # --- capture ---
 

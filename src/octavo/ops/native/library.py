@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from octavo.errors import ConfigError
-from octavo.ops.native.abi import ABI, KV, Op, Step, Weight
+from octavo.ops.native.abi import ABI, KV, NativeSampleBatch, Op, Step, Weight
 
 NAME = "liboctavo.so"
 
@@ -26,6 +26,8 @@ _FUNCTIONS = {
         ctypes.c_int32,
         [ctypes.POINTER(Weight), ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32],
     ),
+    "octavo_sample": (None, [ctypes.c_void_p, ctypes.POINTER(NativeSampleBatch)]),
+    "octavo_sample_scratch": (ctypes.c_int64, [ctypes.c_int32]),
     "octavo_kv_block_bytes": (ctypes.c_int64, [ctypes.c_int32] * 4),
     "octavo_kv_read": (
         None,
