@@ -132,8 +132,14 @@ enum octavo_op_kind {
     OCTAVO_OP_SILU_NARROW,    /* SILU_MUL, NARROW */
     OCTAVO_OP_ROPE_STORE,     /* [per-head norms], ROPE of q and k, STORE_KV */
     OCTAVO_OP_SAMPLE,         /* rows draws of the octavo_sample_batch in scratch; made by octavo_sample */
+    /* Measurements: see isa/probe.h. Every row of x is one task, and fills 16 floats of its row of out. */
+    OCTAVO_OP_PROBE_READ,     /* reads rows of `columns` bytes, a stride of bytes apart */
+    OCTAVO_OP_PROBE_INT8,     /* extra x OCTAVO_PROBE_CHAINS dot products of 16 lanes x 4 inputs; x: 256 bytes */
+    OCTAVO_OP_PROBE_BF16,     /* extra x OCTAVO_PROBE_CHAINS dot products of 16 lanes x 2 inputs; x: 256 bytes */
     OCTAVO_OP_COUNT
 };
+
+enum { OCTAVO_PROBE_CHAINS = 16 };
 
 typedef struct octavo_op {
     int32_t kind;
@@ -149,12 +155,23 @@ typedef struct octavo_op {
     void* scratch; /* ATTENTION and its JOIN: octavo_attention_scratch */
 } octavo_op;
 
+/* ---- the machine ---- */
+
+/* Names of the ISA levels of this build, the best first; NULL past the last. */
+OCTAVO_API const char* octavo_isa_name(int32_t index);
+
+/* The CPU features that level `index` needs and this CPU lacks, with blanks between; "" when it runs here. */
+OCTAVO_API const char* octavo_isa_lacks(int32_t index);
+
+/* Of the features that any level needs, those that this CPU has, with blanks between. */
+OCTAVO_API const char* octavo_cpu_features(void);
+
 /* ---- the team ---- */
 
 typedef struct octavo_team octavo_team;
 
 /* `threads` workers, the caller of octavo_run counted among them; NULL when the system refuses.
- * `isa`: NULL for the best this CPU has, or one of octavo_isa_names. */
+ * `isa`: NULL for the best this CPU has, or the name of a level. */
 OCTAVO_API octavo_team* octavo_team_create(int32_t threads, const char* isa);
 OCTAVO_API void octavo_team_free(octavo_team* team);
 OCTAVO_API const char* octavo_team_isa(const octavo_team* team);

@@ -13,6 +13,8 @@ DRAWS = -2
 KIND_CODES, KIND_BF16, KIND_F16, KIND_F32 = range(4)
 KV_BF16, KV_INT8 = range(2)
 
+PROBE_CHAINS = 16
+
 
 class OpKind(IntEnum):
     """`enum octavo_op_kind`."""
@@ -35,6 +37,9 @@ class OpKind(IntEnum):
     SILU_NARROW = 15
     ROPE_STORE = 16
     SAMPLE = 17
+    PROBE_READ = 18
+    PROBE_INT8 = 19
+    PROBE_BF16 = 20
 
 
 class View(ctypes.Structure):
