@@ -8,6 +8,7 @@ from octavo.config import (
     EngineConfig,
     Resolved,
     ServerConfig,
+    check_threads,
     format_bytes,
     parse_bytes,
     resolve,
@@ -99,6 +100,7 @@ def test_what_cannot_work_names_the_numbers(config: dict[str, Any], facts: dict[
         ("watermark", -0.1),
         ("kv_memory", "much"),
         ("threads", 0),
+        ("threads", -1),
         ("threads", 100_000),
         ("queue", 10**30),
         ("chunk", 10**30),
@@ -110,6 +112,13 @@ def test_what_cannot_work_names_the_numbers(config: dict[str, Any], facts: dict[
 def test_an_option_out_of_range_is_named_as_it_is_typed(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}|amount of memory"):
         EngineConfig(**{option: value})
+
+
+def test_threads_are_held_against_the_cores() -> None:
+    for cores, threads in ((1, 4), (2, 8), (64, 256), (1, None)):
+        check_threads(EngineConfig(threads=threads), cores)
+    with pytest.raises(ConfigError, match=r"--threads 5 on 1 usable core\(s\)"):
+        check_threads(EngineConfig(threads=5), 1)
 
 
 @pytest.mark.parametrize(

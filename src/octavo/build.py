@@ -4,6 +4,7 @@ allocate. The one place where configuration, checkpoint, model, runner and core 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import msgspec
 
 from octavo.checkpoint.open import open_checkpoint
 from octavo.checkpoint.source import WeightSource
-from octavo.config import EngineConfig, Resolved, format_bytes, resolve
+from octavo.config import EngineConfig, Resolved, check_threads, format_bytes, resolve
 from octavo.core.block_pool import BlockPool
 from octavo.core.engine import Engine
 from octavo.core.kv_spec import KVSpec
@@ -29,6 +30,8 @@ from octavo.runner.runner import ModelRunner
 Progress = Callable[[str, int, int], None]  # label, bytes done, bytes in all
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class BuildOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,8 +67,12 @@ def _build(order: BuildOrder, source: WeightSource, progress: Progress) -> tuple
     config = order.config
     facts = model_facts(source.config)
     formats = frozenset(format for format, _ in source.stored)
-    wish = Wish(config.dtype, config.threads, usable_cores(), config.kv_dtype, config.quantize)
+    cores = usable_cores()
+    check_threads(config, cores)
+    wish = Wish(config.dtype, config.threads, cores, config.kv_dtype, config.quantize)
     backend, passed_over = choose_backend(config.backend, wish, formats, facts.head_dim, config.block_size)
+    for reason in passed_over:
+        log.warning("the %s backend serves, though a faster one exists. Not used: %s", backend.name, reason)
     spec = kv_spec(facts, config.block_size, backend)
     number = backend.activation_bytes
     max_tokens = config.max_running + config.chunk

@@ -26,6 +26,7 @@ MIN_CONTEXT = 32
 KV_DTYPES = ("auto", "bf16", "int8")
 QUANTIZE = ("q8", "q4")
 MAX_THREADS = 1024
+MAX_THREADS_PER_CORE = 4  # already far more than helps
 MAX_COUNT = 2**31  # of anything else: beyond every machine, and within what a message can carry
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -215,6 +216,16 @@ def resolve(
             *(Decision("passed over", *reason.split(": ", 1)) for reason in passed_over),
         ],
     )
+
+
+def check_threads(config: EngineConfig, cores: int) -> None:
+    """ConfigError when --threads is out of all proportion to the `cores` that this process may use."""
+    limit = MAX_THREADS_PER_CORE * cores
+    if config.threads is not None and config.threads > limit:
+        raise ConfigError(
+            f"--threads {config.threads} on {cores} usable core(s): more threads than cores only wait for each other. "
+            f"The limit here is {limit}; leave --threads out for what suits this machine"
+        )
 
 
 def parse_bytes(text: str) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import typer
 from octavo import __version__
 from octavo.cli.console import output, plain_table, print_error, print_table
 from octavo.config import DEFAULT_MODEL, format_bytes
-from octavo.errors import OctavoError
+from octavo.errors import ConfigError, OctavoError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,6 +33,7 @@ def doctor() -> None:
     console = output()
     print_table("Machine", _machine_table())
     print_table("Models", _store_table())
+    _print_native()
     healthy = 0
     for name, backend, refusal in _backends():
         if backend is None:
@@ -66,6 +68,15 @@ def _machine_table() -> Table:
         version = _version(name)
         table.add_row(name, f"{version} (not needed by this version)" if version else "absent (not needed)")
     return table
+
+
+def _print_native() -> None:
+    from octavo.cli.doctor_native import format_table, native_table
+    from octavo.runner.cores import usable_cores
+
+    print_table("Native library", native_table(usable_cores()))
+    with suppress(ConfigError):  # the table above says why
+        print_table("Native kernels by checkpoint format", format_table())
 
 
 def _store_table() -> Table:

@@ -100,7 +100,7 @@ def _pack_segment(parts: list[RawWeight], arena: Arena, threads: int, first_row:
 def _pack_part(struct: abi.Weight, part: RawWeight, first_row: int, threads: int, quantize: str | None) -> None:
     """Whole panels per thread; the library releases the interpreter meanwhile."""
     rows = part.shape[0]
-    anew = (quantize is not None and part.format in PLAIN) or not _has_packing(part.format)
+    anew = (quantize is not None and part.format in PLAIN) or not has_packing(part.format)
     if anew and quantize is None:
         log.warning("%s: %s has no packed form of its own; it is kept in 8 bits", part.name, part.format)
     pack = _quantize_rows if anew else _pack_rows
@@ -137,7 +137,8 @@ def _quantize_rows(struct: abi.Weight, part: RawWeight, first_row: int, start: i
         load_library().octavo_quantize_rows(ctypes.byref(struct), rows.ctypes.data, first_row + at, count)
 
 
-def _has_packing(format: str) -> bool:
+def has_packing(format: str) -> bool:
+    """Whether the library packs the format as it is; others are quantised anew (see `packing`)."""
     return bool(load_library().octavo_packing_of(FORMATS[format].ggml, ctypes.byref(abi.Weight())) == 0)
 
 
