@@ -107,8 +107,16 @@ typedef struct octavo_kv {
     int32_t head_dim;
 } octavo_kv;
 
-/* Bytes of one block, 64-byte aligned. */
+/* Bytes of one block, a multiple of 64; -1 for a shape that this library has no kernel for (head dims above 512, blocks that are
+ * not of 16, 32, .. tokens). */
 OCTAVO_API int64_t octavo_kv_block_bytes(int32_t dtype, int32_t block_size, int32_t kv_heads, int32_t head_dim);
+
+/* What is stored in `count` slots, as float32 [count, K, H] each; for tests and for looking into a cache. */
+OCTAVO_API void octavo_kv_read(const octavo_kv* kv, const int32_t* slot, int32_t count, float* key, float* value);
+
+/* Bytes that octavo_op.scratch of ATTENTION and its JOIN must have, 64-byte aligned, at most 64 MiB: for steps of up to max_tokens
+ * tokens whose sequences are up to max_len long. All layers may share it. */
+OCTAVO_API int64_t octavo_attention_scratch_bytes(int32_t max_tokens, int32_t heads, int32_t head_dim, int32_t max_len);
 
 /* ---- ops ---- */
 
@@ -152,7 +160,7 @@ typedef struct octavo_op {
     const float* vector_3;
     float number;
     int32_t extra;
-    void* scratch; /* ATTENTION and its JOIN: octavo_attention_scratch */
+    void* scratch; /* ATTENTION and its JOIN: see octavo_attention_scratch_bytes */
 } octavo_op;
 
 /* ---- the machine ---- */

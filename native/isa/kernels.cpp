@@ -13,6 +13,7 @@
 #include "isa/norm.h"
 #include "isa/probe.h"
 #include "isa/rope.h"
+#include "isa/rope_store.h"
 #include "isa/round_block.h"
 #include "isa/sample.h"
 
@@ -38,6 +39,7 @@ inline constexpr Kernels make() {
     k.op[OCTAVO_OP_NORM_NARROW] = {chunk_tasks, norm_narrow};
     k.op[OCTAVO_OP_SILU_QUANTIZE] = {chunk_tasks, silu_quantize};
     k.op[OCTAVO_OP_SILU_NARROW] = {chunk_tasks, silu_narrow};
+    k.op[OCTAVO_OP_ROPE_STORE] = {store_kv_tasks, rope_store};
     k.op[OCTAVO_OP_SAMPLE] = {sample_tasks, sample};
     k.op[OCTAVO_OP_PROBE_READ] = {probe_tasks, probe_read};
     k.op[OCTAVO_OP_PROBE_INT8] = {probe_tasks, probe_int8};

@@ -9,6 +9,7 @@
 namespace octavo::OCTAVO_ISA {
 
 constexpr int kTokensPerTile = 4;  // 16 registers of 8 lanes
+constexpr int kReadersPerTile = 4, kLinesPerTile = 1;  // of attention: queries that share 1 x 64 bytes of the cache
 
 struct F32 { __m256 a, b; };
 struct I32 { __m256i a, b; };
@@ -157,6 +158,29 @@ inline F32 dot_2(F32 acc, Bytes w, const void* x2) {
     std::memcpy(&odd, &high, 4);
     const __m256 e = _mm256_set1_ps(even), o = _mm256_set1_ps(odd);
     return {dot_2_half(acc.a, w.a, e, o), dot_2_half(acc.b, w.b, e, o)};
+}
+
+inline __m256 keep_half(__m256 x, __m256i lane, int from, int to, __m256 other) {
+    const __m256i kept = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(from), lane), _mm256_cmpgt_epi32(_mm256_set1_epi32(to), lane));
+    return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(kept));
+}
+inline F32 keep_lanes(F32 x, int from, int to, float other) {
+    const __m256 rest = _mm256_set1_ps(other);
+    return {keep_half(x.a, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), from, to, rest),
+            keep_half(x.b, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15), from, to, rest)};
+}
+inline void store_words(void* p, I32 x) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xD8));
+}
+inline Bytes widen_bytes(const void* p) {
+    const auto* half = static_cast<const __m128i*>(p);
+    return {_mm256_cvtepi8_epi16(_mm_loadu_si128(half)), _mm256_cvtepi8_epi16(_mm_loadu_si128(half + 1))};
+}
+inline I32 dot_2_int(I32 acc, Bytes w, const void* x2) {
+    int32_t two;
+    std::memcpy(&two, x2, 4);
+    const __m256i x = _mm256_set1_epi32(two);
+    return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(w.a, x)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(w.b, x))};
 }
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

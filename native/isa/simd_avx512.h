@@ -19,6 +19,7 @@
 namespace octavo::OCTAVO_ISA {
 
 constexpr int kTokensPerTile = 16;  // activation rows that one pass over a weight panel serves: as many as registers hold
+constexpr int kReadersPerTile = 6, kLinesPerTile = 4;  // of attention: queries that share 4 x 64 bytes of the cache
 
 using F32 = __m512;    // 16 x float32
 using I32 = __m512i;   // 16 x int32
@@ -97,6 +98,19 @@ inline F32 dot_2(F32 acc, Bytes w, const void* x2) {
     std::memcpy(&x, x2, 4);
     const __m512i both = _mm512_set1_epi32(x);
     return _mm512_dpbf16_ps(acc, reinterpret_cast<const __m512bh&>(w), reinterpret_cast<const __m512bh&>(both));
+}
+
+inline F32 keep_lanes(F32 x, int from, int to, float other) {  // x in lanes from .. to-1 (each in 0..16), else other
+    const uint32_t kept = ((1u << to) - 1) & ~((1u << from) - 1);
+    return _mm512_mask_blend_ps(static_cast<__mmask16>(kept), _mm512_set1_ps(other), x);
+}
+inline void store_words(void* p, I32 x) { _mm256_storeu_si256(static_cast<__m256i*>(p), _mm512_cvtsepi32_epi16(x)); }  // 16 lanes to int16, saturated
+inline Bytes widen_bytes(const void* p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }  // 32 int8 to 32 int16
+// acc[lane] += w[lane][0] * x[0] + w[lane][1] * x[1] in int16 pairs, x broadcast from memory. Exact.
+inline I32 dot_2_int(I32 acc, Bytes w, const void* x2) {
+    int32_t x;
+    std::memcpy(&x, x2, 4);
+    return _mm512_dpwssd_epi32(acc, w, _mm512_set1_epi32(x));
 }
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

@@ -9,6 +9,7 @@
 namespace octavo::OCTAVO_ISA {
 
 constexpr int kTokensPerTile = 4;
+constexpr int kReadersPerTile = 2, kLinesPerTile = 2;  // of attention: queries that share 2 x 64 bytes of the cache
 constexpr int kLanes = 16;
 
 struct F32 { float v[kLanes]; };
@@ -153,6 +154,31 @@ inline F32 dot_2(F32 acc, Bytes w, const void* x2) {
     std::memcpy(p, w.v, 64);
     const float even = bf16_to_float(x[0]), odd = bf16_to_float(x[1]);
     for (int i = 0; i < kLanes; ++i) acc.v[i] = acc.v[i] + bf16_to_float(p[2 * i]) * even + bf16_to_float(p[2 * i + 1]) * odd;
+    return acc;
+}
+
+inline F32 keep_lanes(F32 x, int from, int to, float other) {
+    return lanes<F32>([&](int i) { return i >= from && i < to ? x.v[i] : other; });
+}
+inline void store_words(void* p, I32 x) {
+    int16_t h[kLanes];
+    for (int i = 0; i < kLanes; ++i) h[i] = static_cast<int16_t>(x.v[i] > 32767 ? 32767 : x.v[i] < -32768 ? -32768 : x.v[i]);
+    std::memcpy(p, h, sizeof h);
+}
+inline Bytes widen_bytes(const void* p) {
+    int8_t b[32];
+    int16_t h[32];
+    std::memcpy(b, p, sizeof b);
+    for (int i = 0; i < 32; ++i) h[i] = b[i];
+    Bytes r;
+    std::memcpy(r.v, h, sizeof r.v);
+    return r;
+}
+inline I32 dot_2_int(I32 acc, Bytes w, const void* x2) {
+    int16_t x[2], h[32];
+    std::memcpy(x, x2, 4);
+    std::memcpy(h, w.v, 64);
+    for (int i = 0; i < kLanes; ++i) acc.v[i] += h[2 * i] * x[0] + h[2 * i + 1] * x[1];
     return acc;
 }
 

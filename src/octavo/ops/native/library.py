@@ -36,7 +36,7 @@ _FUNCTIONS = {
         None,
         [ctypes.POINTER(KV), ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p],
     ),
-    "octavo_attention_scratch_bytes": (ctypes.c_int64, [ctypes.c_int32] * 5),
+    "octavo_attention_scratch_bytes": (ctypes.c_int64, [ctypes.c_int32] * 4),
 }
 
 
