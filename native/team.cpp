@@ -44,6 +44,7 @@ Team::~Team() {
 }
 
 void Team::run(const octavo_op* ops, int count, const octavo_step& step) {
+    if (count == 0) return;  // no barrier would tell when the workers have read the program
     program_ = Program{ops, count, &step};
     next_task_[0].store(0, std::memory_order_relaxed);  // all left the last program; an odd number of ops left it used
     if (!threads_.empty()) {

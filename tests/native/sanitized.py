@@ -32,9 +32,7 @@ SANITIZERS = {
         # What Python leaves allocated at its end is not ours.
         {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"},
     ),
-    "thread": Sanitizer(
-        "thread", ("libtsan.so",), {"TSAN_OPTIONS": "halt_on_error=1:exitcode=66:ignore_noninstrumented_modules=1"}
-    ),
+    "thread": Sanitizer("thread", ("libtsan.so",), {"TSAN_OPTIONS": "halt_on_error=1:exitcode=66"}),
 }
 
 
@@ -68,6 +66,7 @@ def run_sanitized(name: str, arguments: list[str], timeout_s: float | None = Non
         "pytest",
         "-p",
         "no:cacheprovider",
+        "--capture=sys",  # a report on the file descriptor must not end in a file of pytest's
         f"--native-library={library}",
         *arguments,
     ]
