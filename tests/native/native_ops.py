@@ -26,6 +26,7 @@ class NativeTeam:
 
     def __init__(self, isa: str, threads: int) -> None:
         self.library = load_library()
+        self.threads = threads
         self.handle = self.library.octavo_team_create(threads, isa.encode())
         assert self.handle, f"no team of {isa}"
 
