@@ -6,7 +6,9 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 
+#include "isa/attention_span.h"
 #include "isa/attention_tile.h"
 
 namespace octavo::OCTAVO_ISA {
@@ -15,16 +17,17 @@ template <class Cache>
 class UnitWalk {
   public:
     UnitWalk(const octavo_op& op, const octavo_step& step, const AttentionPlan& plan, const RowWork& work, const Unit& unit, Desk& desk)
-        : op_(op), kv_(*op.kv), plan_(plan), work_(work), unit_(unit), desk_(desk), layout_(kv_),
-          table_W_(step.table_RW + int64_t{unit.row} * step.table_stride), end_(step.kv_len_R[unit.row]),
-          readers_(unit.end_reader - unit.first_reader) {}
+        : op_(op), kv_(*op.kv), plan_(plan), work_(work), unit_(unit), desk_(desk), layout_(kv_), span_(op, step, work, unit),
+          end_(step.kv_len_R[unit.row]), readers_(unit.end_reader - unit.first_reader) {}
 
-    void run() {
+    // `next` is what the task looks at after this unit, or nullptr: its first tile is fetched with the last one here.
+    void run(const UnitSpan* next) {
+        next_ = next;
         take_readers();
         if (!work_.parted)
             for (int m = 0; m < readers_; ++m) clear_part(desk_.total[m], layout_.padded);
         for (int split = unit_.first_split; split < unit_.end_split; ++split) {
-            const bool seen = split * kSplit <= highest_ && (split + 1) * kSplit > lowest_;
+            const bool seen = split * kSplit <= span_.highest() && (split + 1) * kSplit > span_.lowest();
             if (!seen && !work_.parted) continue;
             sum_split(split);
             for (int m = 0; m < readers_; ++m) deliver(m, split);
@@ -42,12 +45,10 @@ class UnitWalk {
         for (int m = 0; m < readers_; ++m) {
             const int position = work_.first_position + (unit_.first_reader + m) / group;
             desk_.last_seen[m] = position;
-            desk_.first_seen[m] = op_.extra > 0 ? std::max(0, position - op_.extra + 1) : 0;
+            desk_.first_seen[m] = UnitSpan::first_seen(op_, position);
             pad_head(at(op_.x, m), kv_.head_dim, layout_.padded, query);
             Cache::take_query(desk_, m, query, layout_.padded, op_.number * kLog2OfE);
         }
-        lowest_ = desk_.first_seen[0];
-        highest_ = desk_.last_seen[readers_ - 1];
     }
 
     void sum_split(int split) {
@@ -56,7 +57,8 @@ class UnitWalk {
             desk_.largest_score[m] = kNothingSeen;
             store(desk_.weight_sum[m], zero());
         }
-        const int begin = std::max(split * kSplit, lowest_ / kTile * kTile), end = std::min((split + 1) * kSplit, highest_ + 1);
+        const int begin = std::max(split * kSplit, span_.lowest() / kTile * kTile);
+        const int end = std::min((split + 1) * kSplit, span_.highest() + 1);
         for (int position = begin; position < end; position += kTile) {
             const Tile tile = look_at(position);
             for_reader_tiles(readers_, [&](int m, auto rows) {
@@ -74,26 +76,29 @@ class UnitWalk {
         }
     }
 
-    // Only blocks that hold a position some reader sees are looked up in the table.
     Tile look_at(int position) {
         Tile tile;
         tile.position = position;
-        tile.first_group = std::max(0, lowest_ - position) / kGroup;
-        tile.end_group = std::min(kTileGroups, (highest_ - position) / kGroup + 1);
+        tile.first_group = std::max(0, span_.lowest() - position) / kGroup;
+        tile.end_group = std::min(kTileGroups, (span_.highest() - position) / kGroup + 1);
         tile.all_seen = position >= desk_.first_seen[readers_ - 1] && position + kTile - 1 <= desk_.last_seen[0];
-        const int last = std::min(highest_, unit_.end_split * kSplit - 1);
         for (int g = tile.first_group; g < tile.end_group; ++g) {
             const int start = position + g * kGroup;
-            tile.group[g] = group_at(start);
+            tile.group[g] = span_.group_at(start);
             tile.value[g] = tile.group[g] + layout_.half_bytes;
-            tile.ahead[g] = start + kTile <= last ? group_at(start + kTile) : tile.group[g];
+            tile.ahead[g] = group_after(start, tile.group[g]);
+            prefetch_later(tile.ahead[g] + layout_.group_bytes - 64);  // the scales; loops over keys and values fetch these
             if (start + kGroup > end_) tile.value[g] = Cache::clean_values(tile.value[g], end_ - start, layout_, desk_.clean);
         }
         return tile;
     }
 
-    const uint8_t* group_at(int position) const {
-        return layout_.group(kv_, table_W_[position / kv_.block_size], unit_.kv_head, position % kv_.block_size / kGroup);
+    // What will be wanted a tile later in the place of the group at `start`; `itself`, which costs nothing, where there is no such.
+    const uint8_t* group_after(int start, const uint8_t* itself) const {
+        if (start + kTile <= span_.last()) return span_.group_at(start + kTile);
+        if (next_ == nullptr) return itself;
+        const int there = next_->first() + start % kTile;
+        return there >= next_->lowest() && there <= next_->last() ? next_->group_at(there) : itself;
     }
 
     // Hides what a reader does not see, finds the tile's largest score, and what that makes of the older sums.
@@ -137,21 +142,32 @@ class UnitWalk {
     const Unit& unit_;
     Desk& desk_;
     const KvLayout layout_;
-    const int32_t* table_W_;
-    const int end_;      // positions that exist
+    const UnitSpan span_;
+    const UnitSpan* next_ = nullptr;
+    const int end_;  // positions that exist
     const int readers_;
-    int lowest_ = 0, highest_ = 0;  // positions that some reader sees
 };
 
 inline int attention_tasks(const octavo_op& op, const octavo_step& step, int threads) { return AttentionPlan(op, step, threads).tasks(); }
 
 inline void attention(const octavo_op& op, const octavo_step& step, int task, Worker& worker) {
+    struct Piece {
+        RowWork work;
+        Unit unit;
+    };
     const AttentionPlan plan(op, step, worker.threads);
     auto& desk = *reinterpret_cast<Desk*>(worker.scratch);
+    const auto walk = [&](const Piece& piece, const UnitSpan* next) {
+        if (op.kv->dtype == OCTAVO_KV_INT8) UnitWalk<Int8Cache>(op, step, plan, piece.work, piece.unit, desk).run(next);
+        else UnitWalk<Bf16Cache>(op, step, plan, piece.work, piece.unit, desk).run(next);
+    };
+    std::optional<Piece> now;
     plan.for_each_unit(task, [&](const RowWork& work, const Unit& unit) {
-        if (op.kv->dtype == OCTAVO_KV_INT8) UnitWalk<Int8Cache>(op, step, plan, work, unit, desk).run();
-        else UnitWalk<Bf16Cache>(op, step, plan, work, unit, desk).run();
+        const UnitSpan next(op, step, work, unit);
+        if (now) walk(*now, &next);
+        now.emplace(Piece{work, unit});
     });
+    if (now) walk(*now, nullptr);
 }
 
 }  // namespace octavo::OCTAVO_ISA

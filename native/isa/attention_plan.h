@@ -11,7 +11,7 @@ namespace octavo {
 
 // A reader is one query token with one query head. The readers of a row and kv head are counted query * G + head in group, G = N / K.
 constexpr int kReaders = 48;       // of one unit: they share every load of keys and values
-constexpr int kTile = 64;          // positions between two looks at the largest score
+constexpr int kTile = 128;         // positions between two looks at the largest score
 constexpr int kSplit = 512;        // positions that are summed on their own, then joined in order
 constexpr int kTasksPerThread = 8;
 constexpr int64_t kPartBytes = int64_t{64} << 20;  // parts of split rows; what does not fit is joined within its task

@@ -58,7 +58,7 @@ template <class Cache, int Rows, int Groups>
 #pragma GCC unroll 8
         for (int i = 0; i < Groups; ++i) {
             k[i] = load_64(key[i] + 64 * line);
-            prefetch(key[i] + 64 * line + ahead[i]);
+            prefetch_later(key[i] + 64 * line + ahead[i]);
         }
 #pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r)
@@ -90,7 +90,7 @@ template <class Cache, int Rows, int Lines>
 #pragma GCC unroll 8
             for (int i = 0; i < Lines; ++i) {
                 v[i] = Cache::value(value + pair * pair_bytes + i * Cache::kValueLine);
-                if (i * Cache::kValueLine % 64 == 0) prefetch(ahead + pair * pair_bytes + i * Cache::kValueLine);
+                if (i * Cache::kValueLine % 64 == 0) prefetch_later(ahead + pair * pair_bytes + i * Cache::kValueLine);
             }
 #pragma GCC unroll 8
             for (int r = 0; r < Rows; ++r)

@@ -184,5 +184,6 @@ inline I32 dot_2_int(I32 acc, Bytes w, const void* x2) {
 }
 
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline void prefetch_later(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }  // into the second level
 
 }  // namespace octavo::OCTAVO_ISA

@@ -183,5 +183,6 @@ inline I32 dot_2_int(I32 acc, Bytes w, const void* x2) {
 }
 
 inline void prefetch(const void* p) { __builtin_prefetch(p); }
+inline void prefetch_later(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 }  // namespace octavo::OCTAVO_ISA

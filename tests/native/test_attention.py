@@ -15,7 +15,7 @@ from paged_rows import Batch, Cache, Row, Team, attend, isa_levels, store_op, to
 from octavo.ops.native import abi
 
 DTYPES = {"bf16": abi.KV_BF16, "int8": abi.KV_INT8}
-TILE = 64  # of the kernel: int8 weights are rounded in units of the largest of a tile
+TILE = 128  # of the kernel: int8 weights are rounded in units of the largest of a tile
 
 
 @dataclass
