@@ -13,7 +13,7 @@ inline void probe_read(const octavo_op& op, const octavo_step&, int task, Worker
     const char* p = static_cast<const char*>(op.x.data) + task * op.x.stride;
     I32 sum[4] = {zero_int(), zero_int(), zero_int(), zero_int()};
     for (int i = 0; i < op.x.columns; i += 256) {
-        prefetch(p + i + 2048);
+        for (int j = 0; j < 4; ++j) prefetch(p + i + 4096 + 64 * j);
         for (int j = 0; j < 4; ++j) sum[j] = add_int(sum[j], load_int(reinterpret_cast<const int32_t*>(p + i + 64 * j)));
     }
     store(row(op.out, task), to_float(add_int(add_int(sum[0], sum[1]), add_int(sum[2], sum[3]))));

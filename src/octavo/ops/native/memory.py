@@ -17,7 +17,7 @@ CHUNK = 64 << 20
 def huge_memory(size: int) -> np.ndarray:
     """Zeroed uint8 [size] that begins on a huge page. MemoryError when the system refuses."""
     try:
-        pages = mmap.mmap(-1, size + HUGE_PAGE)
+        pages = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise MemoryError(f"the system refuses {size} bytes") from error
     with suppress(OSError):  # a kernel without huge pages
