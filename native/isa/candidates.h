@@ -64,6 +64,26 @@ inline double weigh(Candidate* candidates, int n) {
     return mass;
 }
 
+// What top-p takes of the whole vocabulary: a mass, and a score that no token of its has less than.
+struct Share {
+    double wanted, lowest;
+};
+
+// The score by a histogram of the mass over scores, so that only tokens near the border are selected from in the end.
+inline Share share_of(const Logits& logits, const Scale& scale, double top_p) {
+    constexpr int kBins = 512;
+    constexpr double kBinsPerUnit = 8.0, kSafety = 1e-9;  // far more than anything here is rounded by
+    double mass_B[kBins] = {};
+    const double mass = mass_of(logits, scale.largest, scale.temperature, [&](double score, double weight) {
+        mass_B[score > -(kBins - 1) / kBinsPerUnit ? static_cast<int>(-score * kBinsPerUnit) : kBins - 1] += weight;
+    });
+    const double wanted = top_p * mass;
+    double before = 0.0;
+    for (int b = 0; b < kBins - 1; ++b)
+        if ((before += mass_B[b]) >= wanted * (1.0 + kSafety)) return {wanted, -(b + 1) / kBinsPerUnit - kSafety};
+    return {wanted, -kLargestDouble};
+}
+
 // Moves to the front the likeliest candidates that together weigh at least `wanted` (all, where they do not), as few as will
 // do; returns how many. Halves the part in which the last of them must lie, so that few are ever sorted.
 inline int lightest_prefix(Candidate* candidates, int n, double wanted) {

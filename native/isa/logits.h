@@ -83,23 +83,31 @@ inline double exp_of_negative(double x) {
 }
 
 // Sum of exp((logit - largest) / temperature) over the vocabulary. In eight parts: the order is that of no vector width.
-inline double mass_of(const Logits& logits, double largest, double temperature) {
+// also(score, weight) is told of every token.
+template <class Also>
+inline double mass_of(const Logits& logits, double largest, double temperature, Also also) {
     constexpr int kBlock = 256;
     const double inverse = 1.0 / temperature;
-    double part[8] = {}, weight[kBlock];
+    double part[8] = {}, score[kBlock], weight[kBlock];
     for (int b = 0; b < logits.vocabulary; b += kBlock) {
         const int n = std::min(kBlock, logits.vocabulary - b);
         const float* block = logits.row_V + b;
         for (int i = 0; i < n; ++i) {
             const double x = std::min(block[i], kLargestFloat);
-            weight[i] = exp_of_negative((x - largest) * inverse);
+            score[i] = (x - largest) * inverse;
+            weight[i] = exp_of_negative(score[i]);
         }
+        for (int i = 0; i < n; ++i) also(score[i], weight[i]);
         for (int i = n; i < kBlock; ++i) weight[i] = 0.0;
         for (int i = 0; i < kBlock; i += 8)
             for (int p = 0; p < 8; ++p) part[p] += weight[i + p];
     }
     double mass = ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
-    for (int p = 0; p < logits.penalised_count; ++p) mass += std::exp((logits.penalised[p].score - largest) / temperature);
+    for (int p = 0; p < logits.penalised_count; ++p) {
+        const double below = (logits.penalised[p].score - largest) / temperature, heavy = std::exp(below);
+        also(below, heavy);
+        mass += heavy;
+    }
     return mass;
 }
 

@@ -87,7 +87,6 @@ struct Filters {
 
 // Puts what top-k and top-p keep into `out`, with weights; returns how many. Tokens that min-p drops may be missing.
 inline int keep(const Logits& logits, const Scale& scale, const Filters& filters, Candidate* out) {
-    constexpr int kFirst = 256, kGrowth = 16;
     const int all = logits.vocabulary;
     const double lowest = filters.min_p > 0.0 ? std::log(filters.min_p) - 1e-9 : -kLargestDouble;
     if (filters.top_k > 0) {
@@ -102,11 +101,10 @@ inline int keep(const Logits& logits, const Scale& scale, const Filters& filters
         weigh(out, n);
         return n;
     }
-    const double wanted = filters.top_p * mass_of(logits, scale.largest, scale.temperature);
-    for (int64_t count = kFirst;; count *= kGrowth) {  // nearly always the first will do
-        const int n = most_likely(logits, scale, static_cast<int>(std::min<int64_t>(count, all)), lowest, out);
-        if (weigh(out, n) >= wanted || n < count) return lightest_prefix(out, n, wanted);
-    }
+    const Share share = share_of(logits, scale, filters.top_p);
+    const int n = most_likely(logits, scale, all, std::max(lowest, share.lowest), out);
+    weigh(out, n);
+    return lightest_prefix(out, n, share.wanted);
 }
 
 inline int draw_token(const octavo_sample_batch& batch, int draw, const SampleScratch& scratch) {
@@ -131,7 +129,8 @@ inline int draw_token(const octavo_sample_batch& batch, int draw, const SampleSc
 inline void report_logprobs(const octavo_sample_batch& batch, int draw, const SampleScratch& scratch) {
     const Logits logits{batch.logits_SV + draw * batch.stride, batch.vocabulary, nullptr, 0};
     const double largest = std::max(largest_logit(logits).score, -kLargestDouble);
-    const Scale scale{largest, 1.0, std::log(std::max(mass_of(logits, largest, 1.0), std::numeric_limits<double>::min()))};
+    const double mass = mass_of(logits, largest, 1.0, [](double, double) {});
+    const Scale scale{largest, 1.0, std::log(std::max(mass, std::numeric_limits<double>::min()))};
     batch.logprob_S[draw] = scale.score(clean(logits.row_V[batch.token_S[draw]]));
     const int wanted = static_cast<int>(std::min<int64_t>(batch.logprobs_S[draw], batch.vocabulary));
     if (wanted == 0) return;
