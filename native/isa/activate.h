@@ -39,7 +39,7 @@ struct QuantizedRow {
 
 // Group g from its 32 values. Where one is NaN or infinite no code can stand for it: the scale is NaN (or inf), the sum NaN,
 // and so is all that is computed from them. Below 2^-100 a reciprocal might overflow: as good as zero.
-inline void quantize_group(F32 low, F32 high, int64_t g, const QuantizedRow& out) {
+[[gnu::always_inline]] inline void quantize_group(F32 low, F32 high, int64_t g, const QuantizedRow& out) {
     // As integers, the bits of |x| are ordered as the numbers are, and NaN is the largest of all.
     const int32_t bits = largest_int(max_int(bits_of(abs(low)), bits_of(abs(high))));
     float largest;
@@ -59,18 +59,39 @@ inline void quantize_group(F32 low, F32 high, int64_t g, const QuantizedRow& out
     out.negated_half_sum_H[2 * g + 1] = -high_sum;
 }
 
-// value(i, n): values i .. i+n-1 of the row, n in 1..16, the other lanes 0.
+// Groups first_group and on from the values x, of which the last group may lack some.
+inline void quantize_groups(const float* x, int columns, int64_t first_group, const QuantizedRow& out) {
+    int64_t g = first_group;
+    for (; columns >= 32; columns -= 32, x += 32) quantize_group(load(x), load(x + 16), g++, out);
+    if (columns > 16)
+        quantize_group(load(x), load_n(x + 16, columns - 16), g, out);
+    else if (columns > 0)
+        quantize_group(load_n(x, columns), zero(), g, out);
+}
+
+inline void quantize_padding(int columns, int64_t padded_columns, const QuantizedRow& out) {
+    for (int64_t g = (columns + 31) / 32; g < padded_columns / 32; ++g) out.write_constant(g, 0.0f);
+}
+
+inline void quantize_row(const float* x, int columns, int64_t padded_columns, void* row) {
+    const QuantizedRow out(row, padded_columns);
+    quantize_groups(x, columns, 0, out);
+    quantize_padding(columns, padded_columns, out);
+}
+
+// value(i, n): values i .. i+n-1 of the row, n in 1..16. Computed some way ahead: a group waits for its largest value, and
+// the processor would not look far enough past that to begin with the next values.
 template <class Value>
 inline void quantize_values(Value value, int columns, int64_t padded_columns, void* row) {
+    constexpr int kAhead = 512;
     const QuantizedRow out(row, padded_columns);
-    int64_t g = 0;
-    for (; (g + 1) * 32 <= columns; ++g) quantize_group(value(32 * g, 16), value(32 * g + 16, 16), g, out);
-    if (const int rest = columns % 32; rest > 0) {
-        const F32 low = value(32 * g, std::min(rest, 16));
-        quantize_group(low, rest > 16 ? value(32 * g + 16, rest - 16) : zero(), g, out);
-        ++g;
+    alignas(64) float ahead[kAhead];
+    for (int begin = 0; begin < columns; begin += kAhead) {
+        const int count = std::min(kAhead, columns - begin);
+        for_vectors(count, [&](int i, int n) { store_n(ahead + i, value(begin + i, n), n); });
+        quantize_groups(ahead, count, begin / 32, out);
     }
-    for (; g < padded_columns / 32; ++g) out.write_constant(g, 0.0f);
+    quantize_padding(columns, padded_columns, out);
 }
 
 template <class Value>
@@ -84,10 +105,6 @@ inline void narrow_values(Value value, int columns, int64_t padded_columns, void
         std::memcpy(out + i, last, static_cast<size_t>(columns - i) * 2);
     }
     std::memset(out + columns, 0, static_cast<size_t>(padded_columns - columns) * 2);
-}
-
-inline void quantize_row(const float* x, int columns, int64_t padded_columns, void* row) {
-    quantize_values([=](int64_t i, int n) { return load_n(x + i, n); }, columns, padded_columns, row);
 }
 
 inline void narrow_row(const float* x, int columns, int64_t padded_columns, void* row) {

@@ -8,7 +8,7 @@ namespace octavo::OCTAVO_ISA {
 // e^x to about 1 ulp. Inf above 88.72; 0 below -87, where results near the denormals begin, and for -inf; NaN stays NaN.
 //
 // x = n ln 2 + r with |r| <= ln 2 / 2, e^r by a polynomial (minimax, relative error 3e-9), 2^n by its exponent bits.
-inline F32 exp(F32 x) {
+[[gnu::always_inline]] inline F32 exp(F32 x) {
     x = min(splat(88.8f), max(splat(-87.3f), x));  // in this order of arguments a NaN goes through
     // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits of the sum.
     const F32 round = splat(12582912.0f);

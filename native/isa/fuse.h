@@ -15,7 +15,7 @@ struct NormedRow {
     float inverse;
 
     NormedRow(const octavo_op& op, int64_t t) : x(row(op.x, t)), weight(op.vector), inverse(inverse_rms(x, op.x.columns, op.number)) {}
-    F32 operator()(int64_t i, int n) const { return normed(load_n(x + i, n), inverse, load_n(weight + i, n)); }
+    [[gnu::always_inline]] F32 operator()(int64_t i, int n) const { return normed(load_n(x + i, n), inverse, load_n(weight + i, n)); }
 };
 
 struct GatedRow {
@@ -23,7 +23,7 @@ struct GatedRow {
     int width;
 
     GatedRow(const octavo_op& op, int64_t t) : gate_up(row(op.x, t)), width(op.x.columns / 2) {}
-    F32 operator()(int64_t i, int n) const { return gated(gate_up, width, i, n); }
+    [[gnu::always_inline]] F32 operator()(int64_t i, int n) const { return gated(gate_up, width, i, n); }
 };
 
 inline void norm_quantize(const octavo_op& op, const octavo_step& step, int task, Worker&) {

@@ -8,10 +8,10 @@
 namespace octavo::OCTAVO_ISA {
 
 // x * sigmoid(x). For very negative x exp overflows to inf, and the quotient is 0.
-inline F32 silu(F32 x) { return div(x, add(splat(1.0f), exp(sub(zero(), x)))); }
+[[gnu::always_inline]] inline F32 silu(F32 x) { return div(x, add(splat(1.0f), exp(sub(zero(), x)))); }
 
 // Values i .. i+n-1 of the product; `width` is that of the gate.
-inline F32 gated(const float* gate_up, int width, int64_t i, int n) {
+[[gnu::always_inline]] inline F32 gated(const float* gate_up, int width, int64_t i, int n) {
     return mul(silu(load_n(gate_up + i, n)), load_n(gate_up + width + i, n));
 }
 

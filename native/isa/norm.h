@@ -26,7 +26,7 @@ inline float inverse_rms(const float* x, int columns, float eps) {
     return 1.0f / std::sqrt(square_sum / static_cast<float>(columns) + eps);
 }
 
-inline F32 normed(F32 x, float inverse, F32 weight) { return mul(mul(x, splat(inverse)), weight); }
+[[gnu::always_inline]] inline F32 normed(F32 x, float inverse, F32 weight) { return mul(mul(x, splat(inverse)), weight); }
 
 // `out` may be `x`.
 inline void rms_norm_row(const float* x, const float* weight, int columns, float eps, float* out) {
