@@ -14,8 +14,13 @@ from octavo.ops.backend import SampleBatch, Samples
 from octavo.ops.native.abi import History, NativeSampleBatch
 
 # Fields whose arrays the library reads as they are, and those that are converted where a batch has them.
-_ALWAYS = {"temperature_S": np.float32, "seed_S": np.int64, "choice_S": np.int64, "position_S": np.int64}
-_OPTIONAL = {
+_ALWAYS: dict[str, type[np.generic]] = {
+    "temperature_S": np.float32,
+    "seed_S": np.int64,
+    "choice_S": np.int64,
+    "position_S": np.int64,
+}
+_OPTIONAL: dict[str, type[np.generic]] = {
     "top_k_S": np.int64,
     "top_p_S": np.float64,
     "min_p_S": np.float64,
@@ -45,7 +50,9 @@ class NativeSampler:
         native = NativeSampleBatch(logits_SV.ctypes.data, logits_SV.strides[0] // 4, draws, vocabulary)
         native.token_S = token_S.ctypes.data
         native.scratch = self._scratch_of(vocabulary)
-        kept_alive = [self._set(native, name, getattr(batch, name), dtype) for name, dtype in _ALWAYS.items()]
+        kept_alive: list[object] = [
+            self._set(native, name, getattr(batch, name), dtype) for name, dtype in _ALWAYS.items()
+        ]
         for name, dtype in _OPTIONAL.items():
             value_S = getattr(batch, name)
             if value_S is not None:
@@ -88,11 +95,9 @@ class NativeSampler:
         return array_S
 
     @staticmethod
-    def _set_history(
-        native: NativeSampleBatch, history: list[tuple[int, np.ndarray, np.ndarray]]
-    ) -> list[np.ndarray | ctypes.Array[History]]:
+    def _set_history(native: NativeSampleBatch, history: list[tuple[int, np.ndarray, np.ndarray]]) -> list[object]:
         of_draws = (History * native.draws)()
-        kept_alive: list[np.ndarray | ctypes.Array[History]] = [of_draws]
+        kept_alive: list[object] = [of_draws]
         for draw, prompt, output in history:
             prompt, output = np.ascontiguousarray(prompt, np.int32), np.ascontiguousarray(output, np.int32)
             of_draws[draw] = History(prompt.ctypes.data, output.ctypes.data, len(prompt), len(output))
