@@ -10,6 +10,7 @@ namespace octavo::OCTAVO_ISA {
 
 constexpr int kTokensPerTile = 4;  // 16 registers of 8 lanes
 constexpr int kReadersPerTile = 4, kLinesPerTile = 1;  // of attention: queries that share 1 x 64 bytes of the cache
+constexpr int kUnroll = 16;
 
 struct F32 { __m256 a, b; };
 struct I32 { __m256i a, b; };

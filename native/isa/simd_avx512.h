@@ -20,6 +20,7 @@ namespace octavo::OCTAVO_ISA {
 
 constexpr int kTokensPerTile = 16;  // activation rows that one pass over a weight panel serves: as many as registers hold
 constexpr int kReadersPerTile = 6, kLinesPerTile = 4;  // of attention: queries that share 4 x 64 bytes of the cache
+constexpr int kUnroll = 16;  // for loops over arrays of vectors that should live in registers
 
 using F32 = __m512;    // 16 x float32
 // 16 x int32. Not __m512i, which is 8 x int64 to GCC: an accumulator that is the one in its loop and the other for the instructions takes

@@ -10,6 +10,7 @@ namespace octavo::OCTAVO_ISA {
 
 constexpr int kTokensPerTile = 4;
 constexpr int kReadersPerTile = 2, kLinesPerTile = 2;  // of attention: queries that share 2 x 64 bytes of the cache
+constexpr int kUnroll = 1;  // a vector is a loop here: unrolling around it only makes the text long
 constexpr int kLanes = 16;
 
 struct F32 { float v[kLanes]; };
