@@ -71,39 +71,40 @@ struct Inputs {
     }
 };
 
-// Adds block b of the panel to the sums of Tokens tokens. The tokens' dot products run side by side: they hide each other's latency.
-template <class F, int Tokens>
+// Adds block b of the panel to the sums of Count tokens from First on. Their dot products run side by side: each hides the
+// latency of the others.
+template <class F, int First, int Count, int Tokens>
 [[gnu::always_inline]] inline void add_block(const CodePanel& panel, const Bytes (&line)[8], int b, const Inputs& in, F32 (&sum_T)[Tokens],
                                              F32 (&min_sum_T)[Tokens]) {
     constexpr int kLines = 8 / F::halves;
 #pragma GCC unroll kUnroll
     for (int half = 0; half < F::halves; ++half) {
-        I32 dot_T[Tokens];
+        I32 dot_T[Count];
 #pragma GCC unroll kUnroll
-        for (int t = 0; t < Tokens; ++t) {
+        for (int t = 0; t < Count; ++t) {
             if constexpr (F::min) {
                 dot_T[t] = zero_int();
             } else {
-                const int32_t negated = F::halves == 1 ? in.at<int32_t>(t, in.negated_sum) : in.at<int32_t>(t, in.negated_half_sum + 4 * half);
+                const int32_t negated = F::halves == 1 ? in.at<int32_t>(First + t, in.negated_sum) : in.at<int32_t>(First + t, in.negated_half_sum + 4 * half);
                 dot_T[t] = splat_int(negated * panel.zero);
             }
         }
 #pragma GCC unroll kUnroll
         for (int i = 0; i < kLines; ++i)
 #pragma GCC unroll kUnroll
-            for (int t = 0; t < Tokens; ++t)
-                dot_T[t] = dot_4(dot_T[t], line[half * kLines + i], in.row + t * in.stride + in.code + 4 * (half * kLines + i));
+            for (int t = 0; t < Count; ++t)
+                dot_T[t] = dot_4(dot_T[t], line[half * kLines + i], in.row + (First + t) * in.stride + in.code + 4 * (half * kLines + i));
         const F32 scale = load_f16(panel.scales + int64_t{b} * F::scale_bytes + 32 * half);
 #pragma GCC unroll kUnroll
-        for (int t = 0; t < Tokens; ++t)
-            sum_T[t] = fma(to_float(dot_T[t]), mul(scale, splat(in.at<float>(t, in.scale))), sum_T[t]);
+        for (int t = 0; t < Count; ++t)
+            sum_T[First + t] = fma(to_float(dot_T[t]), mul(scale, splat(in.at<float>(First + t, in.scale))), sum_T[First + t]);
         if constexpr (F::min) {
             const F32 min = load_f16(panel.mins + int64_t{b} * F::scale_bytes + 32 * half);
 #pragma GCC unroll kUnroll
-            for (int t = 0; t < Tokens; ++t) {
-                const float inputs = F::halves == 1 ? in.at<float>(t, in.sum)
-                                                    : in.at<float>(t, in.scale) * static_cast<float>(-in.at<int32_t>(t, in.negated_half_sum + 4 * half));
-                min_sum_T[t] = fma(min, splat(inputs), min_sum_T[t]);
+            for (int t = 0; t < Count; ++t) {
+                const float inputs = F::halves == 1 ? in.at<float>(First + t, in.sum)
+                                                    : in.at<float>(First + t, in.scale) * static_cast<float>(-in.at<int32_t>(First + t, in.negated_half_sum + 4 * half));
+                min_sum_T[First + t] = fma(min, splat(inputs), min_sum_T[First + t]);
             }
         }
     }
@@ -135,7 +136,10 @@ inline void codes_few(const octavo_op& op, const CodePanel& panel, int p, int to
         prefetch_block<F>(panel, b);
         Bytes line[8];
         unpack<F>(panel, b, line);
-        add_block<F, Tokens>(panel, line, b, Inputs(op.x, op.weight->padded_columns, token, b), sum_T, min_sum_T);
+        const Inputs in(op.x, op.weight->padded_columns, token, b);
+        constexpr int kFirst = Tokens <= 4 ? Tokens : (Tokens + 1) / 2;
+        add_block<F, 0, kFirst>(panel, line, b, in, sum_T, min_sum_T);
+        if constexpr (kFirst < Tokens) add_block<F, kFirst, Tokens - kFirst>(panel, line, b, in, sum_T, min_sum_T);
     }
     const Output output{op};
 #pragma GCC unroll kUnroll
@@ -155,7 +159,7 @@ template <class F, int Tokens>
         sum_T[t] = load(sums.sum_TO[t0 + t]);
         if constexpr (F::min) min_sum_T[t] = load(sums.min_sum_TO[t0 + t]);
     }
-    add_block<F, Tokens>(panel, line, b, in, sum_T, min_sum_T);
+    add_block<F, 0, Tokens>(panel, line, b, in, sum_T, min_sum_T);
 #pragma GCC unroll kUnroll
     for (int t = 0; t < Tokens; ++t) {
         store(sums.sum_TO[t0 + t], sum_T[t]);
@@ -204,7 +208,16 @@ void linear_codes_part(const octavo_op& op, const Part& part) {
                 case 2: codes_few<F, 2>(op, panel, p, token); break;
                 case 3: codes_few<F, 3>(op, panel, p, token); break;
                 case 4: codes_few<F, 4>(op, panel, p, token); break;
+                case 5: codes_few<F, 5>(op, panel, p, token); break;
+                case 6: codes_few<F, 6>(op, panel, p, token); break;
+                case 7: codes_few<F, 7>(op, panel, p, token); break;
+                case 8: codes_few<F, 8>(op, panel, p, token); break;
+#ifdef TILE8
+                default: for(int t=0;t<tokens;t+=8) codes_few<F, 8>(op, panel, p, std::min(token+t,token+tokens-8)); break;
+#endif
+#ifndef TILE8
                 default: codes_many<F>(op, panel, p, token, tokens);
+#endif
             }
         }
     }
