@@ -126,9 +126,11 @@ inline void prefetch_block(const CodePanel& panel, int b) {
     for (int i = 0; i < (F::block_bytes + 63) / 64; ++i) prefetch(ahead + 64 * i);
 }
 
-// Few tokens: their sums stay in registers.
+// Tokens whose sums, two each with mins, stay in registers beside the block's 8 lines.
+constexpr int kCodeTokens = kTokensPerTile / 2;
+
 template <class F, int Tokens>
-inline void codes_few(const octavo_op& op, const CodePanel& panel, int p, int token) {
+inline void codes_tile(const octavo_op& op, const CodePanel& panel, int p, int token) {
     F32 sum_T[Tokens], min_sum_T[Tokens];
 #pragma GCC unroll kUnroll
     for (int t = 0; t < Tokens; ++t) sum_T[t] = min_sum_T[t] = zero();
@@ -137,7 +139,7 @@ inline void codes_few(const octavo_op& op, const CodePanel& panel, int p, int to
         Bytes line[8];
         unpack<F>(panel, b, line);
         const Inputs in(op.x, op.weight->padded_columns, token, b);
-        constexpr int kFirst = Tokens <= 4 ? Tokens : (Tokens + 1) / 2;
+        constexpr int kFirst = Tokens <= 4 ? Tokens : (Tokens + 1) / 2;  // up to 4 at once: as many as the latency asks for
         add_block<F, 0, kFirst>(panel, line, b, in, sum_T, min_sum_T);
         if constexpr (kFirst < Tokens) add_block<F, kFirst, Tokens - kFirst>(panel, line, b, in, sum_T, min_sum_T);
     }
@@ -146,81 +148,15 @@ inline void codes_few(const octavo_op& op, const CodePanel& panel, int p, int to
     for (int t = 0; t < Tokens; ++t) output.write(token + t, p, F::min ? add(sum_T[t], min_sum_T[t]) : sum_T[t]);
 }
 
-struct Sums {  // of one panel and a tile of tokens; in L1, where reading and writing them hides behind the dot products
-    alignas(64) float sum_TO[kTileTokens][kPanelRows];
-    alignas(64) float min_sum_TO[kTileTokens][kPanelRows];
-};
-
-template <class F, int Tokens>
-[[gnu::always_inline]] inline void add_block_in_memory(const CodePanel& panel, const Bytes (&line)[8], int b, const Inputs& in, Sums& sums, int t0) {
-    F32 sum_T[Tokens], min_sum_T[Tokens];
-#pragma GCC unroll kUnroll
-    for (int t = 0; t < Tokens; ++t) {
-        sum_T[t] = load(sums.sum_TO[t0 + t]);
-        if constexpr (F::min) min_sum_T[t] = load(sums.min_sum_TO[t0 + t]);
-    }
-    add_block<F, 0, Tokens>(panel, line, b, in, sum_T, min_sum_T);
-#pragma GCC unroll kUnroll
-    for (int t = 0; t < Tokens; ++t) {
-        store(sums.sum_TO[t0 + t], sum_T[t]);
-        if constexpr (F::min) store(sums.min_sum_TO[t0 + t], min_sum_T[t]);
-    }
-}
-
-// Many tokens: each unpacked block meets all of the tile.
-template <class F>
-inline void codes_many(const octavo_op& op, const CodePanel& panel, int p, int token, int tokens) {
-    Sums sums;
-    for (int t = 0; t < tokens; ++t) {
-        store(sums.sum_TO[t], zero());
-        if constexpr (F::min) store(sums.min_sum_TO[t], zero());
-    }
-    for (int b = 0; b < panel.blocks; ++b) {
-        prefetch_block<F>(panel, b);
-        Bytes line[8];
-        unpack<F>(panel, b, line);
-        Inputs in(op.x, op.weight->padded_columns, token, b);
-        int t = 0;
-        for (; t + 4 <= tokens; t += 4, in.row += 4 * in.stride) add_block_in_memory<F, 4>(panel, line, b, in, sums, t);
-        switch (tokens - t) {
-            case 3: add_block_in_memory<F, 3>(panel, line, b, in, sums, t); break;
-            case 2: add_block_in_memory<F, 2>(panel, line, b, in, sums, t); break;
-            case 1: add_block_in_memory<F, 1>(panel, line, b, in, sums, t); break;
-        }
-    }
-    const Output output{op};
-    for (int t = 0; t < tokens; ++t) {
-        F32 sum = load(sums.sum_TO[t]);
-        if constexpr (F::min) sum = add(sum, load(sums.min_sum_TO[t]));
-        output.write(token + t, p, sum);
-    }
-}
-
 template <class F>
 void linear_codes_part(const octavo_op& op, const Part& part) {
     const Planes at = planes_of(*op.weight);
-    for (int token = part.first_token; token < part.end_token; token += kTileTokens) {
-        const int tokens = std::min(kTileTokens, part.end_token - token);
+    for_stretches(part, [&](int first_token, int end_token) {
         for (int p = part.first_panel; p < part.end_panel; ++p) {
             const CodePanel panel(*op.weight, at, p);
-            switch (tokens) {
-                case 1: codes_few<F, 1>(op, panel, p, token); break;
-                case 2: codes_few<F, 2>(op, panel, p, token); break;
-                case 3: codes_few<F, 3>(op, panel, p, token); break;
-                case 4: codes_few<F, 4>(op, panel, p, token); break;
-                case 5: codes_few<F, 5>(op, panel, p, token); break;
-                case 6: codes_few<F, 6>(op, panel, p, token); break;
-                case 7: codes_few<F, 7>(op, panel, p, token); break;
-                case 8: codes_few<F, 8>(op, panel, p, token); break;
-#ifdef TILE8
-                default: for(int t=0;t<tokens;t+=8) codes_few<F, 8>(op, panel, p, std::min(token+t,token+tokens-8)); break;
-#endif
-#ifndef TILE8
-                default: codes_many<F>(op, panel, p, token, tokens);
-#endif
-            }
+            for_tiles<kCodeTokens>(first_token, end_token, [&]<int Tokens>(int token) { codes_tile<F, Tokens>(op, panel, p, token); });
         }
-    }
+    });
 }
 
 template <int Bits, int Group>

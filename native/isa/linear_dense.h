@@ -72,34 +72,17 @@ inline void dense_tile(const octavo_op& op, int p, int token) {
         for (int t = 0; t < Tokens; ++t) output.write(token + t, p + n, sum_PT[n][t]);
 }
 
-template <class D, int Tokens>
-void dense_panels(const octavo_op& op, int first_panel, int end_panel, int token) {
-    constexpr int kPanels = panels_per_pass(Tokens);
-    int p = first_panel;
-    for (; p + kPanels <= end_panel; p += kPanels) dense_tile<D, Tokens, kPanels>(op, p, token);
-    for (; p < end_panel; ++p) dense_tile<D, Tokens, 1>(op, p, token);
-}
-
-// Calls the kernel for `tokens` in 1 .. Most.
-template <class D, int Most>
-inline void dense_tokens(const octavo_op& op, int first_panel, int end_panel, int token, int tokens) {
-    if constexpr (Most > 1) {
-        if (tokens < Most) return dense_tokens<D, Most - 1>(op, first_panel, end_panel, token, tokens);
-    }
-    dense_panels<D, Most>(op, first_panel, end_panel, token);
-}
-
 template <class D>
 void linear_dense_part(const octavo_op& op, const Part& part) {
-    // Tiles of nearly equal size: 13 tokens are 7 and 6, not 12 and 1. A pass keeps its panels near while the tokens go by.
-    const int tokens = part.end_token - part.first_token, tiles = (tokens + kDenseTokens - 1) / kDenseTokens;
-    constexpr int kPanelsAtOnce = 4;
-    for (int p = part.first_panel; p < part.end_panel; p += kPanelsAtOnce) {
-        const int end_panel = std::min(p + kPanelsAtOnce, part.end_panel);
-        for (int tile = 0; tile < tiles; ++tile) {
-            const int first = part.first_token + tokens * tile / tiles, end = part.first_token + tokens * (tile + 1) / tiles;
-            dense_tokens<D, kDenseTokens>(op, p, end_panel, first, end - first);
-        }
+    constexpr int kPanelsAtOnce = 4;  // stay in L2 while the tokens go by
+    for (int first = part.first_panel; first < part.end_panel; first += kPanelsAtOnce) {
+        const int end = std::min(first + kPanelsAtOnce, part.end_panel);
+        for_tiles<kDenseTokens>(part.first_token, part.end_token, [&]<int Tokens>(int token) {
+            constexpr int kPanels = panels_per_pass(Tokens);
+            int p = first;
+            for (; p + kPanels <= end; p += kPanels) dense_tile<D, Tokens, kPanels>(op, p, token);
+            for (; p < end; ++p) dense_tile<D, Tokens, 1>(op, p, token);
+        });
     }
 }
 

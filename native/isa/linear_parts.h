@@ -9,7 +9,7 @@
 
 namespace octavo::OCTAVO_ISA {
 
-constexpr int kTileTokens = 64;  // tokens that meet a panel before it leaves L1: their sums and current inputs stay there too
+constexpr int kStretchTokens = 64;  // tokens that meet all panels of a task before the next ones do: their inputs stay in L2
 
 // Panels and tokens of one task: [first, end).
 struct Part {
@@ -24,8 +24,8 @@ struct Cut {
         constexpr int kPartsPerThread = 8;
         const int wanted = threads * kPartsPerThread;
         panel_parts = panels >= wanted ? wanted : panels >= threads ? panels / threads * threads : panels;
-        // Few panels: tokens are cut as well, in whole tiles.
-        token_parts = panels >= threads * 2 ? 1 : std::min((wanted + panels - 1) / panels, (tokens + kTileTokens - 1) / kTileTokens);
+        // Few panels: tokens are cut as well, in stretches.
+        token_parts = panels >= threads * 2 ? 1 : std::min((wanted + panels - 1) / panels, (tokens + kStretchTokens - 1) / kStretchTokens);
     }
 
     int tasks() const { return tokens > 0 ? panel_parts * token_parts : 0; }
@@ -36,6 +36,31 @@ struct Cut {
                 static_cast<int>(tokens * t / token_parts), static_cast<int>(tokens * (t + 1) / token_parts)};
     }
 };
+
+// Calls f(first, end) for the stretches of the part's tokens, of nearly equal length.
+template <class Function>
+inline void for_stretches(const Part& part, Function f) {
+    const int tokens = part.end_token - part.first_token, stretches = (tokens + kStretchTokens - 1) / kStretchTokens;
+    for (int s = 0; s < stretches; ++s) f(part.first_token + tokens * s / stretches, part.first_token + tokens * (s + 1) / stretches);
+}
+
+template <int Most, class Function>
+inline void call_with_tokens(int tokens, int token, Function f) {
+    if constexpr (Most > 1) {
+        if (tokens < Most) return call_with_tokens<Most - 1>(tokens, token, f);
+    }
+    f.template operator()<Most>(token);
+}
+
+// Calls f<Tokens>(token) for tiles of at most Most tokens, of nearly equal size: 9 tokens are 5 and 4, not 8 and 1.
+template <int Most, class Function>
+inline void for_tiles(int first_token, int end_token, Function f) {
+    const int tokens = end_token - first_token, tiles = (tokens + Most - 1) / Most;
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int first = tokens * tile / tiles, end = tokens * (tile + 1) / tiles;
+        call_with_tokens<Most>(end - first, first_token + first, f);
+    }
+}
 
 // Where sums go: out[t, o] = sum + bias[o] + residual[t, o], in this order; the residual may be `out` itself.
 struct Output {

@@ -1,172 +1,148 @@
 """Measures LINEAR beside the machine's own limits: int8 and bf16 peak, memory bandwidth. Not a test; run it as
-`python tests/native/bench_linear.py [--quick]`. Every figure is the best of many short runs, all kinds taking turns.
+`python tests/native/bench_linear.py --help`. Kinds take turns, the limits among them; of each the best run counts,
+because others use the machine too.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import mmap
 import time
 
 import numpy as np
 
-from octavo.ops.native.abi import (
-    KIND_BF16,
-    KIND_CODES,
-    PROBE_BF16,
-    PROBE_INT8,
-    PROBE_READ,
-    Op,
-    OpKind,
-    Step,
-    View,
-    Weight,
-)
+from octavo.ops.native.abi import KIND_BF16, KIND_CODES, PROBE_CHAINS, Op, OpKind, Step, View, Weight
 from octavo.ops.native.library import load_library
+from octavo.ops.native.memory import huge_memory
 
-FORMATS = {  # bits, group, has_min, zero
+FORMS = {  # bits, group, has_min, zero
     "Q4_0": (4, 32, 0, 8),
     "Q4_1": (4, 32, 1, 0),
+    "Q5_1": (5, 32, 1, 0),
     "Q8_0": (8, 32, 0, 128),
     "Q6_K": (8, 16, 0, 32),
 }
-SHAPES = ((960, 576), (576, 576), (3072, 576), (576, 1536), (49152, 576))
-LAYER = SHAPES[:4]
-
-
-def huge(size: int) -> np.ndarray:
-    """Zeroed bytes, aligned to 2 MiB, in huge pages where the system gives them."""
-    align = 2 << 20
-    region = mmap.mmap(-1, size + align, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    region.madvise(mmap.MADV_HUGEPAGE)
-    data = np.frombuffer(region, np.uint8)
-    start = -data.ctypes.data % align
-    return data[start : start + size]
+HEAD = (49152, 576)
+LAYER = ((960, 576), (576, 576), (3072, 576), (576, 1536))
+RUN_S = 0.002  # programs are repeated until one run takes about this long
+READ_ROW = 1 << 18
 
 
 class Bench:
-    """One team, and programs of ops over arrays that live as long as it does."""
+    """One team, and programs of ops over arrays that are kept until `forget`."""
 
     def __init__(self, threads: int, isa: str | None) -> None:
         self.library = load_library()
         self.team = self.library.octavo_team_create(threads, isa.encode() if isa else None)
+        self.threads = threads
         self.kept: list[object] = []
-        self.random = np.random.default_rng(0)
+
+    def forget(self) -> None:
+        self.kept.clear()
 
     def array(self, size: int) -> int:
-        data = huge(size)
-        data[...] = self.random.integers(0, 120, size, dtype=np.uint8)
+        data = huge_memory(size)
+        data[...] = np.resize(np.random.default_rng(0).integers(0, 120, 4099, np.uint8), size)
         self.kept.append(data)
-        return data.ctypes.data
+        return int(data.ctypes.data)
 
-    def weight(self, kind: int, rows: int, columns: int, form: tuple[int, int, int, int] = (8, 32, 0, 0)) -> Weight:
-        bits, group, has_min, zero = form
-        weight = Weight(kind, bits, group, has_min, zero, rows=rows, columns=columns)
+    def weight(self, name: str, rows: int, columns: int) -> Weight:
+        weight = Weight(KIND_BF16, rows=rows, columns=columns)
+        if name != "bf16":
+            weight.kind = KIND_CODES
+            weight.bits, weight.group, weight.has_min, weight.zero = FORMS[name]
         weight.data = self.array(self.library.octavo_weight_layout(ctypes.byref(weight)))
         self.kept.append(weight)
         return weight
 
     def linear(self, weight: Weight, tokens: int) -> Op:
+        padded = weight.padded_columns
         if weight.kind == KIND_CODES:
-            stride = (weight.padded_columns + weight.padded_columns // 32 * 20 + 63) // 64 * 64
-            x = View(self.array(tokens * stride), stride, weight.columns)
+            stride = (padded + padded // 32 * 20 + 63) // 64 * 64
+            x = View(self.array(tokens * stride), stride, padded)
         else:
-            x = View(self.array(tokens * weight.padded_columns * 2), weight.padded_columns, weight.columns)
+            x = View(self.array(tokens * padded * 2), padded, padded)
         out = View(self.array(tokens * weight.rows * 4), weight.rows, weight.rows)
-        return Op(int(OpKind.LINEAR), tokens, x=x, out=out, weight=ctypes.pointer(weight))
+        return Op(OpKind.LINEAR, tokens, x=x, out=out, weight=ctypes.pointer(weight))
 
-    def probe(self, what: int, tasks: int, x: View | None = None) -> Op:
-        return Op(int(OpKind.PROBE), tasks, x=x or View(), extra=what)
+    def peak(self, kind: OpKind) -> Op:
+        out = View(self.array(64 * self.threads), 16, 16)
+        return Op(kind, self.threads, x=View(self.array(256), 0, 256), out=out, extra=20000)
 
-    def seconds(self, programs: dict[str, list[Op]], rounds: int, budget: float = 0.002) -> dict[str, float]:
-        """The best time of each program; short ones are repeated within a run until it takes about `budget` seconds."""
-        step = Step(tokens=1)
+    def reading(self, size: int) -> Op:
+        rows = size // READ_ROW
+        out = View(self.array(64 * rows), 16, 16)
+        return Op(OpKind.PROBE_READ, rows, x=View(self.array(size), READ_ROW, READ_ROW), out=out)
+
+    def seconds(self, programs: dict[str, list[Op]], rounds: int) -> dict[str, float]:
+        """The best time of each program."""
         best = dict.fromkeys(programs, 1e9)
         arrays = {}
         for name, ops in programs.items():
-            once = (Op * len(ops))(*ops)
-            begin = time.perf_counter()
-            for _ in range(3):
-                self.library.octavo_run(self.team, once, len(ops), ctypes.byref(step))
-            repeats = max(1, int(budget * 3 / (time.perf_counter() - begin)))
+            once = self.run((Op * len(ops))(*ops))
+            repeats = max(1, int(RUN_S / once))
             arrays[name] = (Op * (len(ops) * repeats))(*ops * repeats), repeats
         for _ in range(rounds):
             for name, (array, repeats) in arrays.items():
-                begin = time.perf_counter()
-                self.library.octavo_run(self.team, array, len(array), ctypes.byref(step))
-                best[name] = min(best[name], (time.perf_counter() - begin) / repeats)
+                best[name] = min(best[name], self.run(array) / repeats)
         return best
 
+    def run(self, ops: ctypes.Array[Op]) -> float:
+        begin = time.perf_counter()
+        self.library.octavo_run(self.team, ops, len(ops), ctypes.byref(Step()))
+        return time.perf_counter() - begin
 
-def limits(bench: Bench, rounds: int) -> tuple[float, float, float]:
-    """int8 GOP/s, bf16 GFLOP/s, GB/s of reading 96 MB."""
-    row = 1 << 16
-    memory = View(bench.array(96 * 4 * row), row // 4 * 4, row)
-    programs = {
-        "int8": [bench.probe(PROBE_INT8, 64)],
-        "bf16": [bench.probe(PROBE_BF16, 64)],
-        "read": [bench.probe(PROBE_READ, 96 * 4, memory)],
-    }
-    best = bench.seconds(programs, rounds)
-    return 64 * 2**21 / best["int8"] / 1e9, 64 * 2**21 / best["bf16"] / 1e9, 96 * 4 * row * 4 / best["read"] / 1e9
+
+def products(bench: Bench, name: str, shape: tuple[int, int], tokens: list[int], rounds: int) -> None:
+    """One line: Gop/s and share of the peak for each number of tokens."""
+    weight = bench.weight(name, *shape)
+    peak_op, inputs = (OpKind.PROBE_BF16, 2) if name == "bf16" else (OpKind.PROBE_INT8, 4)
+    programs = {str(m): [bench.linear(weight, m)] for m in tokens}
+    best = bench.seconds(programs | {"peak": [bench.peak(peak_op)]}, rounds)
+    peak = bench.threads * 20000 * PROBE_CHAINS * 16 * inputs * 2 / best.pop("peak") / 1e9
+    cells = []
+    for m, seconds in best.items():
+        rate = 2 * weight.rows * weight.columns * int(m) / seconds / 1e9
+        cells.append(f"M={m}: {rate:.0f} ({rate / peak:.0%})")
+    print(f"{name} {shape[0]}x{shape[1]}, peak {peak:.0f}:  " + "  ".join(cells), flush=True)
+    bench.forget()
+
+
+def stream(bench: Bench, name: str, tokens: list[int], rounds: int) -> None:
+    """All of a model's weights, which no cache holds, beside reading as many bytes."""
+    weights = [bench.weight(name, *shape) for _ in range(30) for shape in LAYER]
+    weights.append(bench.weight("bf16" if name == "bf16" else "Q8_0", *HEAD))
+    size = sum((w.rows + 15) // 16 * w.panel_bytes for w in weights)
+    programs = {str(m): [bench.linear(w, m) for w in weights] for m in tokens}
+    best = bench.seconds(programs | {"read": [bench.reading(size)]}, rounds)
+    read = size // READ_ROW * READ_ROW / best.pop("read") / 1e9
+    for m, seconds in best.items():
+        rate = size / seconds / 1e9
+        share = f"{rate / read:.0%} of {read:.1f}"
+        print(
+            f"{name} model of {size / 1e6:.0f} MB, M={m}: {1e3 * seconds:.2f} ms, {rate:.1f} GB/s ({share})", flush=True
+        )
+    bench.forget()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--isa")
-    parser.add_argument("--formats", default="Q4_1,Q4_0,Q8_0")
-    parser.add_argument("--tokens", default="2,4,8,16,23,64,512")
-    parser.add_argument("--skip", default="", help="of: gemm, stream, bf16")
+    parser.add_argument("--formats", default="Q4_1,Q4_0,Q8_0,bf16", help=f"of {', '.join(FORMS)}, bf16")
+    parser.add_argument("--tokens", default="1,2,4,8,16,23,64,512")
+    parser.add_argument("--only", choices=("products", "stream"))
     options = parser.parse_args()
-    tokens = [int(m) for m in options.tokens.split(",")]
     bench = Bench(options.threads, options.isa)
-    int8, bf16, read = limits(bench, options.rounds)
-    print(f"limits: int8 {int8:.0f} GOP/s, bf16 {bf16:.0f} GFLOP/s, read {read:.1f} GB/s")
-    for name in options.formats.split(",") if "gemm" not in options.skip else ():
-        for rows, columns in SHAPES:
-            weight = bench.weight(KIND_CODES, rows, columns, FORMATS[name])
-            programs = {str(m): [bench.linear(weight, m)] for m in tokens if rows < 10000 or m <= 64}
-            best = bench.seconds(programs, options.rounds)
-            report(f"{name} {rows}x{columns}", best, rows * columns, int8)
-            bench.kept.clear()
-    if "bf16" not in options.skip:
-        for rows, columns in SHAPES[:4]:
-            weight = bench.weight(KIND_BF16, rows, columns)
-            programs = {str(m): [bench.linear(weight, m)] for m in tokens}
-            report(f"bf16 {rows}x{columns}", bench.seconds(programs, options.rounds), rows * columns, bf16)
-            bench.kept.clear()
-    if "stream" not in options.skip:
-        for name in [*options.formats.split(","), "bf16"]:
-            stream(bench, name, read, options.rounds)
-
-
-def report(name: str, best: dict[str, float], weights: int, peak: float) -> None:
-    cells = []
-    for m, seconds in best.items():
-        rate = 2 * weights * int(m) / seconds / 1e9
-        cells.append(f"M={m}: {rate:.0f} ({100 * rate / peak:.0f}%)")
-    print(f"{name:16s} " + "  ".join(cells), flush=True)
-
-
-def stream(bench: Bench, name: str, read: float, rounds: int) -> None:
-    """M=1 over 30 layers of weights and a head, more than the caches hold."""
-    kind = KIND_BF16 if name == "bf16" else KIND_CODES
-    form = FORMATS.get(name, (8, 32, 0, 0))
-    weights = [bench.weight(kind, *shape, form) for _ in range(30) for shape in LAYER]
-    head = bench.weight(kind, 49152, 576, (8, 32, 0, 0) if kind == KIND_BF16 else FORMATS["Q8_0"])
-    weights.append(head)
-    size = sum((w.rows + 15) // 16 * w.panel_bytes for w in weights)
-    best = bench.seconds({"all": [bench.linear(w, 1) for w in weights], "head": [bench.linear(head, 1)]}, rounds)
-    rate = size / best["all"] / 1e9
-    head_rate = head.rows // 16 * head.panel_bytes / best["head"] / 1e9
-    print(
-        f"{name} M=1 over {size / 1e6:.0f} MB: {1e3 * best['all']:.2f} ms, {rate:.1f} GB/s "
-        f"({100 * rate / read:.0f}% of reading); head alone (cached) {head_rate:.1f} GB/s"
-    )
-    bench.kept.clear()
+    tokens = [int(m) for m in options.tokens.split(",")]
+    for name in options.formats.split(","):
+        if options.only != "stream":
+            for shape in LAYER:
+                products(bench, name, shape, tokens, options.rounds)
+            products(bench, name, HEAD, [m for m in tokens if m <= 64], max(3, options.rounds // 4))
+        if options.only != "products":
+            stream(bench, name, [m for m in tokens if m <= 8], options.rounds)
 
 
 if __name__ == "__main__":

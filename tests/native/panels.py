@@ -58,7 +58,7 @@ def random_codes(rows: int, columns: int, bits: int, group: int, has_min: bool, 
     struct = Weight(KIND_CODES, bits, group, has_min, zero, lut, rows=rows, columns=columns, padded_columns=padded)
     if table is not None:
         struct.lut[:] = table.tolist()
-    return Panels(struct, panels, dense_OI[:rows])
+    return Panels(struct, panels, dense_OI[:rows, :columns])
 
 
 def code_planes(code_RI: np.ndarray, bits: int) -> bytes:
