@@ -20,9 +20,14 @@ struct Kernel {
     void (*run)(const octavo_op& op, const octavo_step& step, int task, Worker& worker);
 };
 
+struct RoundedBlock;  // pack/rounded_block.h
+
 struct Kernels {
     const char* isa;
     Kernel op[OCTAVO_OP_COUNT];
+    // Not of a step: x_IR, 32 inputs of 16 rows, to codes, for octavo_quantize_rows.
+    void (*round_to_8)(const float* x_IR, RoundedBlock& out);
+    void (*round_to_4)(const float* x_IR, RoundedBlock& out);
 };
 
 // One per ISA level that the compiler could build, the best first; nullptr at the end. (dispatch.cpp)

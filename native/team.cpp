@@ -44,7 +44,9 @@ Team::~Team() {
 }
 
 void Team::run(const octavo_op* ops, int count, const octavo_step& step) {
+    if (count == 0) return;  // no barrier would tell when the workers have read the program
     program_ = Program{ops, count, &step};
+    next_task_[0].store(0, std::memory_order_relaxed);  // all left the last program; an odd number of ops left it used
     if (!threads_.empty()) {
         epoch_.fetch_add(1, std::memory_order_seq_cst);
         if (sleepers_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
@@ -63,12 +65,14 @@ void Team::live(int index) {
 }
 
 // Every worker takes the same walk through the ops. The task counter of the next op is cleared by worker 0 during this
-// one: nobody uses it before the barrier between them.
+// one: nobody uses it before the barrier between them. The program is copied, because behind the last barrier worker 0 may
+// be at the next one already.
 void Team::work(Worker& worker) {
-    const octavo_step& step = *program_.step;
+    const Program program = program_;
+    const octavo_step& step = *program.step;
     uint32_t phase = phase_.load(std::memory_order_relaxed);
-    for (int i = 0; i < program_.count; ++i) {
-        const octavo_op& op = program_.ops[i];
+    for (int i = 0; i < program.count; ++i) {
+        const octavo_op& op = program.ops[i];
         const Kernel& kernel = kernels_.op[op.kind];
         std::atomic<int>& next = next_task_[i & 1];
         if (worker.index == 0) next_task_[(i + 1) & 1].store(0, std::memory_order_relaxed);

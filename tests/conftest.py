@@ -10,7 +10,17 @@ from hypothesis import HealthCheck, settings
 from octavo.checkpoint.catalog import DEFAULT_MODEL
 from octavo.checkpoint.store import Store, default_store_dir
 from octavo.errors import StoreError
+from octavo.ops.native import library
 from tiny_models import write_tiny_model
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--native-library", type=Path, help="a liboctavo.so to test instead of the installed one")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if (path := config.getoption("--native-library")) is not None:
+        library.library_path = lambda: path
 
 
 @pytest.fixture(scope="session", autouse=True)

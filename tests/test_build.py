@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from octavo import build
 from octavo.build import build_engine
 from octavo.config import EngineConfig
 from octavo.errors import CheckpointError, ConfigError, UnsupportedModel
+from octavo.ops.native import library
 from octavo.types import Request, SamplingParams
 from tiny_models import EOS, VOCABULARY
 
@@ -106,6 +107,40 @@ def test_options_that_cannot_work(tiny_model: Callable[[str], Path], change: dic
     with pytest.raises(ConfigError, match=words):
         build_engine(_order(path) | change, _silent)
     assert not _mapped(path)
+
+
+def test_threads_out_of_all_proportion(tiny_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "usable_cores", lambda: 2)
+    with pytest.raises(ConfigError, match=r"--threads 9 on 2 usable core\(s\).*limit here is 8"):
+        build_engine(_order(tiny_model("llama"), threads=9), _silent)
+
+
+@pytest.fixture
+def no_native_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As after an installation without a compiler."""
+    monkeypatch.setattr(library, "library_path", lambda: tmp_path / library.NAME)
+    library.load_library.cache_clear()
+    yield
+    library.load_library.cache_clear()
+
+
+@pytest.mark.usefixtures("no_native_library")
+def test_without_the_native_library_the_reference_serves_and_says_so(
+    tiny_model: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    _, resolved = build_engine(_order(tiny_model("llama")), _silent)
+    assert resolved.backend == "reference"
+    (warning,) = (record for record in caplog.records if record.name == "octavo.build")
+    assert warning.levelname == "WARNING"
+    for words in ("the reference backend serves", "liboctavo.so is not part of this installation", "apt install g++"):
+        assert words in warning.getMessage()
+    assert any(decision.name == "passed over" and decision.value == "native" for decision in resolved.decisions)
+
+
+@pytest.mark.usefixtures("no_native_library")
+def test_without_the_native_library_the_native_backend_is_refused(tiny_model: Callable[[str], Path]) -> None:
+    with pytest.raises(ConfigError, match="no C\\+\\+20 compiler worked when it was made"):
+        build_engine(_order(tiny_model("llama"), backend="native"), _silent)
 
 
 def test_no_room_for_the_weights(tiny_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,17 +8,17 @@ from octavo.config import (
     EngineConfig,
     Resolved,
     ServerConfig,
+    check_threads,
     format_bytes,
     parse_bytes,
     resolve,
-    thread_count,
 )
 from octavo.core.kv_spec import KVSpec, LayerKV
 from octavo.errors import ConfigError
 
 GIB = 2**30
 # 2 layers x 2 heads x 8 dims x (key, value) x 4 bytes = 256 bytes per token
-SPEC = KVSpec((LayerKV(2, 8),) * 2, block_size=16, value_bytes=4)
+SPEC = KVSpec((LayerKV(2, 8, 2048),) * 2, block_size=16)
 
 
 def decide(config: EngineConfig | None = None, **facts: Any) -> Resolved:
@@ -100,6 +100,7 @@ def test_what_cannot_work_names_the_numbers(config: dict[str, Any], facts: dict[
         ("watermark", -0.1),
         ("kv_memory", "much"),
         ("threads", 0),
+        ("threads", -1),
         ("threads", 100_000),
         ("queue", 10**30),
         ("chunk", 10**30),
@@ -111,6 +112,13 @@ def test_what_cannot_work_names_the_numbers(config: dict[str, Any], facts: dict[
 def test_an_option_out_of_range_is_named_as_it_is_typed(option: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"--{option.replace('_', '-')}|amount of memory"):
         EngineConfig(**{option: value})
+
+
+def test_threads_are_held_against_the_cores() -> None:
+    for cores, threads in ((1, 4), (2, 8), (64, 256), (1, None)):
+        check_threads(EngineConfig(threads=threads), cores)
+    with pytest.raises(ConfigError, match=r"--threads 5 on 1 usable core\(s\)"):
+        check_threads(EngineConfig(threads=5), 1)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +135,6 @@ def test_an_option_out_of_range_is_named_as_it_is_typed(option: str, value: Any)
 def test_server_options_are_checked_too(option: str, value: Any) -> None:
     with pytest.raises(ConfigError):
         ServerConfig(**{option: value})
-
-
-def test_one_core_is_left_to_serve_the_clients() -> None:
-    assert [thread_count(EngineConfig(), cores) for cores in (1, 2, 8)] == [1, 1, 7]
-    assert thread_count(EngineConfig(threads=8), 2) == 8
 
 
 @pytest.mark.parametrize(

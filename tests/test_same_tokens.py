@@ -123,9 +123,10 @@ def block_bytes(path: Path) -> int:
     """Bytes of one KV block in float64."""
     from octavo.checkpoint.open import open_checkpoint
     from octavo.models.registry import model_facts
+    from octavo.ops.reference.backend import ReferenceBackend
     from octavo.runner.kv_cache import kv_spec
 
-    return kv_spec(model_facts(open_checkpoint(path).config), 16, "float64").bytes_per_block
+    return kv_spec(model_facts(open_checkpoint(path).config), 16, ReferenceBackend("float64")).bytes_per_block
 
 
 def test_a_greedy_request(tiny_model: Callable[[str], Path]) -> None:

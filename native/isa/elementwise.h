@@ -1,24 +1,24 @@
+// ADD and GATHER: the row ops that are a line each. Norms, gates, rope and activations have files of their own.
 #pragma once
 
-#include "kernels.h"
+#include <cstring>
+
+#include OCTAVO_SIMD
+#include "isa/chunks.h"
 
 namespace octavo::OCTAVO_ISA {
 
-inline int embed_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
-inline void embed(const octavo_op&, const octavo_step&, int, Worker&) {}
-inline int rms_norm_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
-inline void rms_norm(const octavo_op&, const octavo_step&, int, Worker&) {}
-inline int add_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
-inline void add_rows(const octavo_op&, const octavo_step&, int, Worker&) {}
-inline int quantize_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
-inline void quantize(const octavo_op&, const octavo_step&, int, Worker&) {}
-inline int narrow_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
-inline void narrow(const octavo_op&, const octavo_step&, int, Worker&) {}
-inline int rope_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
-inline void rope(const octavo_op&, const octavo_step&, int, Worker&) {}
-inline int silu_mul_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
-inline void silu_mul(const octavo_op&, const octavo_step&, int, Worker&) {}
-inline int gather_tasks(const octavo_op&, const octavo_step&, int) { return 0; }
-inline void gather(const octavo_op&, const octavo_step&, int, Worker&) {}
+inline void add_rows(const octavo_op& op, const octavo_step& step, int task, Worker&) {
+    for_rows(op, step, task, [&](int64_t t) {
+        const float *x = row(op.x, t), *y = row(op.y, t);
+        float* out = row(op.out, t);
+        for_vectors(op.x.columns, [=](int i, int n) { store_n(out + i, add(load_n(x + i, n), load_n(y + i, n)), n); });
+    });
+}
+
+inline void gather(const octavo_op& op, const octavo_step& step, int task, Worker&) {
+    const size_t bytes = sizeof(float) * static_cast<size_t>(op.x.columns);
+    for_rows(op, step, task, [&](int64_t s) { std::memcpy(row(op.out, s), row(op.x, step.logit_S[s]), bytes); });
+}
 
 }  // namespace octavo::OCTAVO_ISA

@@ -9,6 +9,8 @@
 namespace octavo::OCTAVO_ISA {
 
 constexpr int kTokensPerTile = 4;  // 16 registers of 8 lanes
+constexpr int kReadersPerTile = 4, kLinesPerTile = 1;  // of attention: queries that share 1 x 64 bytes of the cache
+constexpr int kUnroll = 16;
 
 struct F32 { __m256 a, b; };
 struct I32 { __m256i a, b; };
@@ -27,6 +29,10 @@ inline F32 div(F32 x, F32 y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.
 inline F32 max(F32 x, F32 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
 inline F32 min(F32 x, F32 y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
 inline F32 fma(F32 x, F32 y, F32 z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
+inline uint32_t where_at_least(F32 x, F32 y) {
+    const int low = _mm256_movemask_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ)), high = _mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ));
+    return static_cast<uint32_t>(low | high << 8);
+}
 inline F32 abs(F32 x) { const __m256 sign = _mm256_set1_ps(-0.0f); return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)}; }
 inline float sum(F32 x) {
     const __m256 s8 = _mm256_add_ps(x.a, x.b);
@@ -49,6 +55,15 @@ inline I32 load_int(const int32_t* p) {
     return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8))};
 }
 inline I32 add_int(I32 x, I32 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+inline I32 max_int(I32 x, I32 y) { return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)}; }
+inline int32_t largest_int(I32 x) {
+    const __m256i m8 = _mm256_max_epi32(x.a, x.b);
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(m8), _mm256_extracti128_si256(m8, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4E));
+    return _mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xB1)));
+}
+inline I32 bits_of(F32 x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+inline F32 float_of_bits(I32 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 inline I32 shift_left(I32 x, int bits) {
     const __m128i count = _mm_cvtsi32_si128(bits);
     return {_mm256_sll_epi32(x.a, count), _mm256_sll_epi32(x.b, count)};
@@ -56,6 +71,12 @@ inline I32 shift_left(I32 x, int bits) {
 inline void store_bytes(int8_t* p, I32 x) {
     const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xD8);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
+
+inline int32_t sum_bytes(const int8_t* p) {  // of 16
+    const __m128i biased = _mm_xor_si128(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)), _mm_set1_epi8(-128));
+    const __m128i sums = _mm_sad_epu8(biased, _mm_setzero_si128());  // of 8 bytes, each 128 too large
+    return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 16 * 128;
 }
 
 inline F32 load_f16(const void* p) {
@@ -140,6 +161,30 @@ inline F32 dot_2(F32 acc, Bytes w, const void* x2) {
     return {dot_2_half(acc.a, w.a, e, o), dot_2_half(acc.b, w.b, e, o)};
 }
 
+inline __m256 keep_half(__m256 x, __m256i lane, int from, int to, __m256 other) {
+    const __m256i kept = _mm256_andnot_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(from), lane), _mm256_cmpgt_epi32(_mm256_set1_epi32(to), lane));
+    return _mm256_blendv_ps(other, x, _mm256_castsi256_ps(kept));
+}
+inline F32 keep_lanes(F32 x, int from, int to, float other) {
+    const __m256 rest = _mm256_set1_ps(other);
+    return {keep_half(x.a, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), from, to, rest),
+            keep_half(x.b, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15), from, to, rest)};
+}
+inline void store_words(void* p, I32 x) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xD8));
+}
+inline Bytes widen_bytes(const void* p) {
+    const auto* half = static_cast<const __m128i*>(p);
+    return {_mm256_cvtepi8_epi16(_mm_loadu_si128(half)), _mm256_cvtepi8_epi16(_mm_loadu_si128(half + 1))};
+}
+inline I32 dot_2_int(I32 acc, Bytes w, const void* x2) {
+    int32_t two;
+    std::memcpy(&two, x2, 4);
+    const __m256i x = _mm256_set1_epi32(two);
+    return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(w.a, x)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(w.b, x))};
+}
+
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline void prefetch_later(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }  // into the second level
 
 }  // namespace octavo::OCTAVO_ISA

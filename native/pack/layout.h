@@ -20,6 +20,7 @@ namespace octavo {
 
 constexpr int kPanelRows = 16;
 constexpr int kBlockInputs = 32;
+constexpr int kMostColumns = 1 << 24;  // of float32 in a panel: 1 GiB
 
 struct Planes {  // byte offsets in a panel
     int64_t fifth_bits, scales, mins, end;
@@ -48,5 +49,11 @@ inline int64_t panel_bytes(const octavo_weight& w) {
 }
 
 inline int panels_of(const octavo_weight& w) { return (w.rows + kPanelRows - 1) / kPanelRows; }
+
+// Whether `count` rows from `first_row` on are in the matrix and fill panels, the last one of the matrix excepted.
+inline bool whole_panels(const octavo_weight& w, int32_t first_row, int32_t count) {
+    if (first_row < 0 || count < 0 || count > w.rows - first_row || first_row % kPanelRows != 0) return false;
+    return count % kPanelRows == 0 || first_row + count == w.rows;
+}
 
 }  // namespace octavo

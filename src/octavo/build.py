@@ -4,16 +4,16 @@ allocate. The one place where configuration, checkpoint, model, runner and core 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 
 from octavo.checkpoint.open import open_checkpoint
 from octavo.checkpoint.source import WeightSource
-from octavo.config import EngineConfig, Resolved, format_bytes, resolve, thread_count
+from octavo.config import EngineConfig, Resolved, check_threads, format_bytes, resolve
 from octavo.core.block_pool import BlockPool
 from octavo.core.engine import Engine
 from octavo.core.kv_spec import KVSpec
@@ -21,7 +21,7 @@ from octavo.core.scheduler import Scheduler
 from octavo.errors import ConfigError
 from octavo.models.registry import model_class, model_facts
 from octavo.ops.backend import Backend
-from octavo.ops.choose import choose_backend
+from octavo.ops.choose import Wish, choose_backend
 from octavo.runner.cores import usable_cores
 from octavo.runner.free_memory import free_memory
 from octavo.runner.kv_cache import allocate_kv, kv_spec
@@ -30,6 +30,8 @@ from octavo.runner.runner import ModelRunner
 Progress = Callable[[str, int, int], None]  # label, bytes done, bytes in all
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class BuildOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,10 +66,15 @@ def build_engine(payload: Mapping[str, Any], progress: Progress) -> tuple[Engine
 def _build(order: BuildOrder, source: WeightSource, progress: Progress) -> tuple[Engine, Resolved]:
     config = order.config
     facts = model_facts(source.config)
-    threads = thread_count(config, usable_cores())
-    backend, _ = choose_backend(config.backend, config.dtype, threads, _formats(source), facts.head_dim)
-    spec = kv_spec(facts, config.block_size, backend.dtype)
-    number = np.dtype(backend.dtype).itemsize
+    formats = frozenset(format for format, _ in source.stored)
+    cores = usable_cores()
+    check_threads(config, cores)
+    wish = Wish(config.dtype, config.threads, cores, config.kv_dtype, config.quantize)
+    backend, passed_over = choose_backend(config.backend, wish, formats, facts.head_dim, config.block_size)
+    for reason in passed_over:
+        log.warning("the %s backend serves, though a faster one exists. Not used: %s", backend.name, reason)
+    spec = kv_spec(facts, config.block_size, backend)
+    number = backend.activation_bytes
     max_tokens = config.max_running + config.chunk
     scratch = max_tokens * facts.scratch_per_token + config.max_running * facts.vocab_size
     resolved = resolve(
@@ -75,11 +82,12 @@ def _build(order: BuildOrder, source: WeightSource, progress: Progress) -> tuple
         spec=spec,
         context_length=facts.context_length,
         vocab=facts.vocab_size,
-        weight_bytes=facts.parameters * number,
+        weight_bytes=_weight_bytes(source, backend),
         free_bytes=free_memory() - scratch * number,
         backend=backend.name,
         dtype=backend.dtype,
-        threads=threads,
+        threads=backend.threads,
+        passed_over=passed_over,
     )
     try:
         runner = _load(order, source, backend, spec, resolved, progress)
@@ -124,8 +132,8 @@ def _load(
     )
 
 
-def _formats(source: WeightSource) -> frozenset[str]:
-    return frozenset(source.tensor(name).format for name in source.names)
+def _weight_bytes(source: WeightSource, backend: Backend) -> int:
+    return sum(backend.packed_bytes(format, shape) for format, shape in source.stored)
 
 
 def _convert(values: Any, kind: type[T]) -> T:

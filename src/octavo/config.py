@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -22,7 +23,10 @@ DEFAULT_MODEL = "smollm2"
 # Share of the memory that is free once the weights are loaded; the rest stays with the user's other programs.
 AUTO_KV_SHARE = 0.25
 MIN_CONTEXT = 32
+KV_DTYPES = ("auto", "bf16", "int8")
+QUANTIZE = ("q8", "q4")
 MAX_THREADS = 1024
+MAX_THREADS_PER_CORE = 4  # already far more than helps
 MAX_COUNT = 2**31  # of anything else: beyond every machine, and within what a message can carry
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -50,11 +54,18 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         float, Meta(description="Share of the KV blocks that admission leaves free for chats that grow.")
     ] = 0.01
     prefix_cache: Annotated[bool, Meta(description="Reuse the KV blocks of prompts that begin alike.")] = True
-    backend: Annotated[str, Meta(description="Which implementation computes: auto or reference.")] = "auto"
-    dtype: Annotated[str, Meta(description="Number format of activations: auto, float32 or float64.")] = "auto"
-    threads: Annotated[
-        int | None, Meta(description="Threads that compute. Default: all cores but one, which serves the clients.")
+    backend: Annotated[str, Meta(description="Which implementation computes: auto, native or reference.")] = "auto"
+    dtype: Annotated[
+        str, Meta(description="Number format of activations: auto, bfloat16 (native), float32 or float64 (reference).")
+    ] = "auto"
+    kv_dtype: Annotated[
+        str,
+        Meta(description="Number format of the KV cache: auto, bf16, or int8 for twice the tokens in the same memory."),
+    ] = "auto"
+    quantize: Annotated[
+        str | None, Meta(description="Pack an unquantised checkpoint in fewer bits while loading: q8 or q4.")
     ] = None
+    threads: Annotated[int | None, Meta(description="Threads that compute. Default: what suits the backend.")] = None
     offline: Annotated[bool, Meta(description="Open no outbound connection at all.")] = False
     debug: Annotated[bool, Meta(description="Check every invariant of the KV pool whenever the engine is idle.")] = (
         False
@@ -74,6 +85,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise ConfigError(f"--watermark must lie in [0, 1), got {self.watermark}")
         if self.kv_memory is not None:
             parse_bytes(self.kv_memory)
+        if self.kv_dtype not in KV_DTYPES:
+            raise ConfigError(f"--kv-dtype must be one of {', '.join(KV_DTYPES)}, got {self.kv_dtype}")
+        if self.quantize is not None and self.quantize not in QUANTIZE:
+            raise ConfigError(f"--quantize must be one of {', '.join(QUANTIZE)}, got {self.quantize}")
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,9 +169,10 @@ def resolve(
     backend: str,
     dtype: str,
     threads: int,
+    passed_over: Sequence[str] = (),
 ) -> Resolved:
     """Decide everything that depends on model and machine. `free_bytes` is memory free before loading, less
-    the buffers of a step, `threads` what `thread_count` said.
+    the buffers of a step, `threads` how many compute, `passed_over` why better backends do not serve.
 
     ConfigError, with the numbers and what to change, when not even one short chat fits.
     """
@@ -172,7 +188,7 @@ def resolve(
         len_reason = "the KV cache holds no more; raise --kv-memory for longer chats"
     else:
         len_reason = "--max-len" if config.max_len is not None else "the model's own limit"
-    thread_reason = "--threads" if config.threads is not None else "all cores but one, which serves the clients"
+    thread_reason = "--threads" if config.threads is not None else "what suits the backend on this machine"
     return Resolved(
         backend=backend,
         dtype=dtype,
@@ -197,13 +213,19 @@ def resolve(
             Decision("context", f"{max_len} tokens", len_reason),
             Decision("room", f"{tokens} tokens", _room_reason(tokens, max_len, config.max_running)),
             Decision("threads", str(threads), thread_reason),
+            *(Decision("passed over", *reason.split(": ", 1)) for reason in passed_over),
         ],
     )
 
 
-def thread_count(config: EngineConfig, cores: int) -> int:
-    """How many threads compute on a machine with `cores` usable cores."""
-    return config.threads or max(1, cores - 1)
+def check_threads(config: EngineConfig, cores: int) -> None:
+    """ConfigError when --threads is out of all proportion to the `cores` that this process may use."""
+    limit = MAX_THREADS_PER_CORE * cores
+    if config.threads is not None and config.threads > limit:
+        raise ConfigError(
+            f"--threads {config.threads} on {cores} usable core(s): more threads than cores only wait for each other. "
+            f"The limit here is {limit}; leave --threads out for what suits this machine"
+        )
 
 
 def parse_bytes(text: str) -> int:

@@ -68,6 +68,14 @@ def test_llama_biases_are_reordered_with_their_rows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, stored["blk.1.attn_v.bias"])
 
 
+def test_formats_and_shapes_are_those_of_the_tensors_and_cost_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = GGUFSource(write_gguf(tmp_path / "m.gguf", Tiny(quant=GGMLQuantizationType.Q4_1)))
+    of_tensors = sorted((tensor.format, tensor.shape) for tensor in map(source.tensor, source.names))
+    monkeypatch.setattr(GGUFSource, "tensor", None)
+    assert sorted(source.stored) == of_tensors
+    assert {format for format, _ in of_tensors} == {"f32", "q4_1"}
+
+
 def test_tensors_are_views_of_the_mapped_file(tmp_path: Path) -> None:
     source = GGUFSource(write_gguf(tmp_path / "m.gguf", Tiny()))
     data = source.tensor("model.embed_tokens.weight").data

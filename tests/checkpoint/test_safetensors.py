@@ -40,6 +40,7 @@ def test_equals_what_transformers_saved(tmp_path: Path, dtype: torch.dtype, shar
     assert source.names == expected.keys()
     assert source.total_bytes == sum(tensor.nbytes for tensor in expected.values())
     assert source.config == json.loads((tmp_path / "config.json").read_text()) | {"eos_token_id": 2}
+    assert sorted(source.stored) == sorted((tensor.format, tensor.shape) for tensor in map(source.tensor, source.names))
     for name, values in expected.items():
         raw = source.tensor(name)
         assert raw.format == {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}[dtype]
@@ -77,6 +78,7 @@ def test_unused_integer_tensors_do_no_harm(tmp_path: Path) -> None:
     tensors = {"ids": torch.arange(3), "scalar": torch.tensor(1.5), "empty": torch.empty(0, 4)}
     save_file(tensors, tmp_path / "model.safetensors")
     source = SafetensorsSource(tmp_path)
+    assert sorted(source.stored) == [("f32", ()), ("f32", (0, 4))]
     assert dequantize(source.tensor("scalar")) == 1.5
     assert dequantize(source.tensor("empty")).shape == (0, 4)
     with pytest.raises(UnsupportedModel, match=r"model\.safetensors: tensor 'ids' has dtype I64; Octavo reads"):

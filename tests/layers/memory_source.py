@@ -22,6 +22,10 @@ class MemorySource:
         return self.tensors.keys()
 
     @property
+    def stored(self) -> list[tuple[str, tuple[int, ...]]]:
+        return [("f32", values.shape) for values in self.tensors.values()]
+
+    @property
     def total_bytes(self) -> int:
         return sum(values.nbytes for values in self.tensors.values())
 

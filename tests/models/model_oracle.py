@@ -10,8 +10,8 @@ import numpy as np
 from octavo.checkpoint.open import open_checkpoint
 from octavo.models.model import Model
 from octavo.models.registry import model_class
-from octavo.ops.backend import KVLayer
 from octavo.ops.conformance_cases import lay_out_batch
+from octavo.ops.reference.attention import DenseKV
 from octavo.ops.reference.backend import ReferenceBackend
 
 BLOCK = 16
@@ -45,7 +45,7 @@ class PagedRun:
         blocks = rows * width + 3
         shape = (blocks, BLOCK, model.kv_heads, model.head_dim)
         empty = np.full(shape, np.nan, self.backend.dtype)
-        self.kv = [KVLayer(empty.copy(), empty.copy()) for _ in range(model.kv_layers)]
+        self.kv = [DenseKV(empty.copy(), empty.copy()) for _ in range(model.kv_layers)]
         self.tables = np.random.default_rng(seed).permutation(blocks)[: rows * width].reshape(rows, width)
         self.computed = [0] * rows
 

@@ -32,7 +32,21 @@ def test_conforms(backend: Backend, case: Case) -> None:
 
 def test_every_op_of_the_protocol_has_a_case() -> None:
     ops = {name for name in vars(Backend) if not name.startswith("_")} - {"name", "dtype"}
-    used_by_all = {"empty", "zeros", "upload", "download", "pack", "rows", "split", "heads", "plan_attention"}
+    used_by_all = {
+        "empty",
+        "zeros",
+        "upload",
+        "download",
+        "pack",
+        "rows",
+        "split",
+        "heads",
+        "plan_attention",
+        "packed_bytes",
+        "kv_block_bytes",
+        "allocate_kv",
+        "read_kv",
+    }
     assert ops - used_by_all - {"refuse", "capture"} == {case.op for case in CASES} - {"split and heads"}
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from octavo.ops.backend import KVLayer
 from octavo.ops.conformance_cases import lay_out_batch
 from octavo.ops.reference import attention
+from octavo.ops.reference.attention import DenseKV
 from octavo.ops.reference.backend import ReferenceBackend
 
 BLOCK = 16
@@ -33,7 +33,7 @@ class PagedCase:
         blocks = len(spans) * width + 2
         self.tables = rng.permutation(blocks)[: len(spans) * width].reshape(len(spans), width)
         shape = (blocks, BLOCK, kv_heads, head_dim)
-        self.kv = KVLayer(np.full(shape, np.nan), np.full(shape, np.nan))
+        self.kv = DenseKV(np.full(shape, np.nan), np.full(shape, np.nan))
         self.rows = []
         for (start, count), table in zip(spans, self.tables, strict=True):
             k_LKH, v_LKH = rng.standard_normal((2, start + count, kv_heads, head_dim))

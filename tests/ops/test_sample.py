@@ -1,4 +1,6 @@
-"""The reference sampler against exact distributions, and that a draw depends on nothing but its own numbers."""
+"""Samplers against exact distributions, and that a draw depends on nothing but its own numbers."""
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -6,7 +8,6 @@ from sampling_oracle import distribution, penalised, sample_batch
 
 from octavo.ops.backend import SampleBatch
 from octavo.ops.reference import noise
-from octavo.ops.reference.sample import draw_samples
 
 VOCABULARY = 23
 DRAWS = 40_000
@@ -45,7 +46,7 @@ def chi_square(count_V: np.ndarray, probability_V: np.ndarray) -> float:
     ],
     ids=str,
 )
-def test_draws_have_the_exact_distribution(temperature: float, filters: dict) -> None:
+def test_draws_have_the_exact_distribution(draw_samples: Callable, temperature: float, filters: dict) -> None:
     logits_V = logits(11)[0]
     settings = {f"{name}_S": value for name, value in filters.items()}
     batch = sample_batch(DRAWS, temperature=temperature, seed=5, **settings)
@@ -55,7 +56,7 @@ def test_draws_have_the_exact_distribution(temperature: float, filters: dict) ->
 
 
 @pytest.mark.parametrize("varied", ["seed_S", "choice_S", "position_S"])
-def test_each_counter_gives_independent_draws(varied: str) -> None:
+def test_each_counter_gives_independent_draws(draw_samples: Callable, varied: str) -> None:
     """Neighbouring seeds, choices and positions: right frequencies, and no memory from one draw to the next."""
     batch = sample_batch(DRAWS, seed=-(2**62))
     batch.position_S[:] = 7
@@ -95,7 +96,7 @@ def one_of(batch: SampleBatch, draw: int) -> SampleBatch:
     return SampleBatch(**alone, history=history)
 
 
-def test_a_draw_does_not_depend_on_its_batch_mates() -> None:
+def test_a_draw_does_not_depend_on_its_batch_mates(draw_samples: Callable) -> None:
     logits_SV = logits(2, 31, 1009)
     batch = mixed_batch(31)
     together = draw_samples(logits_SV, batch)
@@ -110,7 +111,7 @@ def test_a_draw_does_not_depend_on_its_batch_mates() -> None:
             np.testing.assert_array_equal(mine[2], theirs[2])
 
 
-def test_penalties_equal_the_plain_ones() -> None:
+def test_penalties_equal_the_plain_ones(draw_samples: Callable) -> None:
     logits_SV = logits(3, 40)
     rng = np.random.default_rng(4)
     settings = {
@@ -131,7 +132,7 @@ def test_penalties_equal_the_plain_ones() -> None:
     assert (expected.argmax(axis=1) != before.argmax(axis=1)).any(), "the penalties must matter here"
 
 
-def test_penalised_draws_have_the_exact_distribution() -> None:
+def test_penalised_draws_have_the_exact_distribution(draw_samples: Callable) -> None:
     logits_V = logits(6)[0]
     prompt, output = np.array([1, 2, 2]), np.array([3, 3, 4, 1])
     batch = sample_batch(DRAWS, temperature=0.9, repetition_S=1.4, presence_S=0.5, frequency_S=0.7, top_k_S=9)
@@ -143,14 +144,14 @@ def test_penalised_draws_have_the_exact_distribution() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-45, 1e-6])
-def test_cold_draws_are_greedy(temperature: float, recwarn: pytest.WarningsRecorder) -> None:
+def test_cold_draws_are_greedy(draw_samples: Callable, temperature: float, recwarn: pytest.WarningsRecorder) -> None:
     logits_SV = logits(7, 50)
     batch = sample_batch(50, temperature=temperature, top_p_S=0.9, min_p_S=0.1)
     np.testing.assert_array_equal(draw_samples(logits_SV, batch).token_S, logits_SV.argmax(axis=1))
     assert not recwarn.list
 
 
-def test_ties_go_to_the_smallest_id() -> None:
+def test_ties_go_to_the_smallest_id(draw_samples: Callable) -> None:
     tied = np.array([[0, 3, 1, 3, 3]], np.float32)
     assert draw_samples(tied, sample_batch(1, temperature=0.0)).token_S.tolist() == [1]
     many = np.broadcast_to(tied, (400, 5))
@@ -161,7 +162,9 @@ def test_ties_go_to_the_smallest_id() -> None:
 
 @pytest.mark.parametrize("filters", [{}, {"top_k_S": 3}, {"top_p_S": 0.9}, {"min_p_S": 0.01}], ids=str)
 @pytest.mark.parametrize("temperature", [0.0, 1e-6, 1.0, 2.0])
-def test_minus_infinity_is_never_drawn(temperature: float, filters: dict, recwarn: pytest.WarningsRecorder) -> None:
+def test_minus_infinity_is_never_drawn(
+    draw_samples: Callable, temperature: float, filters: dict, recwarn: pytest.WarningsRecorder
+) -> None:
     logits_SV = np.full((200, 9), -np.inf, np.float32)
     logits_SV[:, [2, 5]] = [-3e38, 1.0]
     logits_SV[100:, 2] = 1.0
@@ -174,7 +177,9 @@ def test_minus_infinity_is_never_drawn(temperature: float, filters: dict, recwar
 @pytest.mark.parametrize("filters", [{}, {"top_k": 4}, {"top_p": 0.5}, {"min_p": 0.3}], ids=str)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf], ids=str)
-def test_a_row_of_broken_logits_harms_nobody(broken: float, temperature: float, filters: dict) -> None:
+def test_a_row_of_broken_logits_harms_nobody(
+    draw_samples: Callable, broken: float, temperature: float, filters: dict
+) -> None:
     """A draw whose logits are broken, wholly or at one place, has a token; its batch mates have theirs."""
     settings = {f"{name}_S": value for name, value in filters.items()}
     batch = sample_batch(3, temperature=temperature, logprobs_S=5, **settings)
@@ -194,7 +199,7 @@ def test_a_row_of_broken_logits_harms_nobody(broken: float, temperature: float, 
     assert not any(np.isnan(top_M).any() for _, _, top_M in samples.logprobs)
 
 
-def test_log_probabilities_are_those_of_the_model() -> None:
+def test_log_probabilities_are_those_of_the_model(draw_samples: Callable) -> None:
     logits_SV = logits(8, 3, 101)
     logits_SV[1, [5, 9, 70]] = 9.0  # a tie among the most likely
     batch = sample_batch(3, temperature=1.7, top_k_S=2, repetition_S=3.0, logprobs_S=np.array([5, 2, -1]))
@@ -212,8 +217,10 @@ def test_log_probabilities_are_those_of_the_model() -> None:
     assert draw_samples(logits_SV, sample_batch(3)).logprobs is None
 
 
-@pytest.mark.parametrize("filters", [{"top_k": 700}, {"top_p": 0.99}, {"min_p": 1e-4}], ids=str)
-def test_filters_that_keep_many(filters: dict) -> None:
+@pytest.mark.parametrize(
+    "filters", [{"top_k": 700}, {"top_p": 0.99}, {"min_p": 1e-4}, {"top_k": 700, "top_p": 0.2}], ids=str
+)
+def test_filters_that_keep_many(draw_samples: Callable, filters: dict) -> None:
     """More than are ranked at first; the distribution is flat, so that top-p keeps most of it."""
     logits_V = (np.random.default_rng(3).integers(0, 4, 1500) / 2).astype(np.float32)
     batch = sample_batch(800, **{f"{name}_S": value for name, value in filters.items()})
@@ -224,7 +231,7 @@ def test_filters_that_keep_many(filters: dict) -> None:
     assert abs(chi_square(np.bincount(tokens // 75, minlength=20), share_B)) < 4.5
 
 
-def test_no_top_alternatives_and_more_than_there_are() -> None:
+def test_no_top_alternatives_and_more_than_there_are(draw_samples: Callable) -> None:
     logits_SV = logits(9, 2, 3)
     samples = draw_samples(logits_SV, sample_batch(2, temperature=0.0, logprobs_S=np.array([0, 20])))
     assert [len(ids) for _, ids, _ in samples.logprobs] == [0, 3]

@@ -63,7 +63,7 @@ class Served:
         depth: int = 1,
         caching: bool = True,
     ) -> Engine:
-        kv = allocate_kv(self.backend, kv_spec(self.facts, block_size, self.backend.dtype), blocks)
+        kv = allocate_kv(self.backend, kv_spec(self.facts, block_size, self.backend), blocks)
         for layer in kv:
             layer.keys.fill(np.nan)
             layer.values.fill(np.nan)

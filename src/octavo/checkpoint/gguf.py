@@ -43,6 +43,10 @@ class GGUFSource:
         return self._tensors.keys()
 
     @property
+    def stored(self) -> list[tuple[str, tuple[int, ...]]]:
+        return [(tensor.format.name, tensor.shape) for tensor in self._tensors.values()]
+
+    @property
     def total_bytes(self) -> int:
         return sum(tensor.nbytes for tensor in self._tensors.values())
 

@@ -51,6 +51,11 @@ class SafetensorsSource:
         return self._tensors.keys()
 
     @property
+    def stored(self) -> list[tuple[str, tuple[int, ...]]]:
+        entries = (entry for _, entry in self._tensors.values())
+        return [(FORMAT_OF_DTYPE[entry.dtype], entry.shape) for entry in entries if entry.dtype in FORMAT_OF_DTYPE]
+
+    @property
     def total_bytes(self) -> int:
         return sum(entry.nbytes for _, entry in self._tensors.values())
 

@@ -20,6 +20,11 @@ class WeightSource(Protocol):
         """All tensor names present."""
 
     @property
+    def stored(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Format (a key of `quant.formats.FORMATS`) and shape of each tensor; from the header alone, without touching
+        one. Tensors that `tensor` would refuse count for nothing."""
+
+    @property
     def total_bytes(self) -> int:
         """Bytes of all tensors, for progress bars and the memory plan."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import typer
 from octavo import __version__
 from octavo.cli.console import output, plain_table, print_error, print_table
 from octavo.config import DEFAULT_MODEL, format_bytes
-from octavo.errors import OctavoError
+from octavo.errors import ConfigError, OctavoError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,6 +33,7 @@ def doctor() -> None:
     console = output()
     print_table("Machine", _machine_table())
     print_table("Models", _store_table())
+    _print_native()
     healthy = 0
     for name, backend, refusal in _backends():
         if backend is None:
@@ -68,6 +70,15 @@ def _machine_table() -> Table:
     return table
 
 
+def _print_native() -> None:
+    from octavo.cli.doctor_native import format_table, native_table
+    from octavo.runner.cores import usable_cores
+
+    print_table("Native library", native_table(usable_cores()))
+    with suppress(ConfigError):  # the table above says why
+        print_table("Native kernels by checkpoint format", format_table())
+
+
 def _store_table() -> Table:
     from octavo.checkpoint.store import Store, default_store_dir
 
@@ -84,12 +95,13 @@ def _store_table() -> Table:
 
 def _backends() -> list[tuple[str, Backend | None, str]]:
     """(name, backend, "") of each that works here; (name, None, reason) of each that does not."""
-    from octavo.ops.choose import PREFERENCE
+    from octavo.ops.choose import PREFERENCE, Wish
+    from octavo.runner.cores import usable_cores
 
     found: list[tuple[str, Backend | None, str]] = []
     for name, construct in PREFERENCE:
         try:
-            backend = construct("auto", None)
+            backend = construct(Wish(cores=usable_cores()))
         except OctavoError as error:
             found.append((name, None, str(error)))
         else:
@@ -110,7 +122,7 @@ def _conformance(backend: Backend) -> list[Conformance] | str:
 def _formats(backend: Backend) -> str:
     from octavo.quant.formats import FORMATS
 
-    return ", ".join(sorted(kind for kind in FORMATS if backend.refuse(frozenset({kind}), 64) is None))
+    return ", ".join(sorted(kind for kind in FORMATS if backend.refuse(frozenset({kind}), 64, 16) is None))
 
 
 def _backend_table(results: list[Conformance]) -> Table:

@@ -10,31 +10,28 @@ DEFAULT_BLOCK_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class LayerKV:
-    """What one layer keeps per token: a key and a value vector for each kv head."""
+    """What one layer keeps per token: a key and a value vector for each kv head. `block_bytes` is what a block of them
+    takes in the layout of whoever stores it."""
 
     kv_heads: int
     head_dim: int
-
-    @property
-    def values_per_token(self) -> int:
-        return 2 * self.kv_heads * self.head_dim
+    block_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class KVSpec:
-    """The cache layout of a whole model. `value_bytes` is the size of one stored number."""
+    """The cache layout of a whole model."""
 
     layers: tuple[LayerKV, ...]
     block_size: int
-    value_bytes: int
-
-    @property
-    def bytes_per_token(self) -> int:
-        return self.value_bytes * sum(layer.values_per_token for layer in self.layers)
 
     @property
     def bytes_per_block(self) -> int:
-        return self.bytes_per_token * self.block_size
+        return sum(layer.block_bytes for layer in self.layers)
+
+    @property
+    def bytes_per_token(self) -> int:
+        return self.bytes_per_block // self.block_size
 
     def blocks_in(self, memory_bytes: int) -> int:
         """Whole blocks that fit into `memory_bytes`."""

@@ -20,6 +20,17 @@ from octavo.quant.raw import RawWeight
 
 Array = Any  # a backend's own array type; numpy.ndarray for the reference
 Weight = Any  # a backend's packed weight
+KVLayer = Any  # one layer's KV cache, in a backend's own layout
+
+
+@dataclass(frozen=True, slots=True)
+class StepLimits:
+    """What a step has at most: rows, tokens, tokens whose logits are wanted, and positions of a row."""
+
+    rows: int
+    tokens: int
+    draws: int
+    length: int
 
 
 @dataclass(slots=True)
@@ -42,14 +53,6 @@ class Batch:
     table_RW: Array
     logit_S: Array
     attention: Any = None  # what Backend.plan_attention returned for this batch
-
-
-@dataclass(frozen=True, slots=True)
-class KVLayer:
-    """One layer's cache. Reference layout: keys and values, each [blocks, B, K, H]."""
-
-    keys: Array
-    values: Array
 
 
 @dataclass(slots=True)
@@ -88,10 +91,13 @@ class Backend(Protocol):
     """See the module docstring. Which dtype activations have is the backend's own decision, made at construction."""
 
     name: str
-    dtype: str  # of activations and of the KV cache, e.g. "float32"
+    dtype: str  # the least precise one that numbers pass through on their way, e.g. "float32"
+
+    threads: int  # that compute
+    activation_bytes: int  # of one number in the buffers that `empty` gives
 
     # --- once, at load ---
-    def refuse(self, formats: frozenset[str], head_dim: int) -> str | None:
+    def refuse(self, formats: frozenset[str], head_dim: int, block_size: int) -> str | None:
         """Why this backend cannot serve such a model; None when it can."""
 
     def empty(self, shape: tuple[int, ...], dtype: str | None = None) -> Array:
@@ -105,6 +111,22 @@ class Backend(Protocol):
 
     def pack(self, parts: list[RawWeight]) -> Weight:
         """One weight matrix from checkpoint parts stacked along output features (q|k|v, gate|up), or one vector."""
+
+    def packed_bytes(self, format: str, shape: tuple[int, ...]) -> int:
+        """Memory that a checkpoint tensor takes once packed."""
+
+    # --- the KV cache ---
+    def kv_block_bytes(self, block_size: int, kv_heads: int, head_dim: int) -> int:
+        """Memory of one block of one layer."""
+
+    def allocate_kv(self, blocks: int, block_size: int, kv_heads: int, head_dim: int) -> KVLayer:
+        """A layer's cache that holds no NaN; the system hands out its pages when blocks are first used."""
+
+    def read_kv(self, kv: KVLayer, slot_S: np.ndarray) -> np.ndarray:
+        """Keys and values in the slots, [2, S, K, H]: for tests and diagnosis."""
+
+    def copy_blocks(self, kv: list[KVLayer], copies: list[tuple[int, int]]) -> None:
+        """Copy whole blocks (src, dst), in order, in every layer."""
 
     # --- once per step ---
     def plan_attention(self, batch: Batch) -> Any:
@@ -144,12 +166,12 @@ class Backend(Protocol):
 
     def gather(self, x_TD: Array, index_S: Array, out_SD: Array) -> None: ...
 
-    # --- cache and sampling ---
-    def copy_blocks(self, kv: list[KVLayer], copies: list[tuple[int, int]]) -> None:
-        """Copy whole blocks (src, dst), in order, in every layer."""
-
+    # --- sampling ---
     def sample(self, logits_SV: Array, batch: SampleBatch) -> Samples: ...
 
     # --- capture ---
-    def capture(self, step: Callable[[], None]) -> Callable[[], None]:
-        """Record `step` over static buffers and return a replay. A backend without capture returns `step`."""
+    def capture(
+        self, forward: Callable[[Batch, list[KVLayer]], Array], kv: list[KVLayer], limits: StepLimits
+    ) -> Callable[[Batch], Array]:
+        """`forward` with its cache bound. A backend that records calls it once, with a batch that has counts and no
+        arrays, and replays what it saw with the arrays of each step."""

@@ -20,6 +20,8 @@ from octavo.ops.backend import Array, Backend, Batch, KVLayer, SampleBatch
 from octavo.quant.formats import FORMATS
 from octavo.quant.raw import RawWeight
 
+BLOCK = 16  # tokens in a block of the cases: a size that every backend serves
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -122,25 +124,31 @@ def _rope(head_dim: int, pairs: int, backend: Backend, rng: np.random.Generator)
     return backend.download(x_TC)
 
 
-def _cache(backend: Backend, rng: np.random.Generator, *shape: int) -> KVLayer:
-    return KVLayer(backend.upload(values(rng, *shape)), backend.upload(values(rng, *shape)))
+def _cache(backend: Backend, rng: np.random.Generator, blocks: int, kv_heads: int, head_dim: int) -> KVLayer:
+    """A cache of blocks of BLOCK tokens in which every slot has been written."""
+    kv = backend.allocate_kv(blocks, BLOCK, kv_heads, head_dim)
+    _store(backend, rng, kv, np.arange(blocks * BLOCK), kv_heads, head_dim)
+    return kv
 
 
-def _both(backend: Backend, kv: KVLayer) -> np.ndarray:
-    return np.stack([backend.download(kv.keys), backend.download(kv.values)])
+def _store(
+    backend: Backend, rng: np.random.Generator, kv: KVLayer, slot_T: np.ndarray, kv_heads: int, head_dim: int
+) -> None:
+    shape = len(slot_T), kv_heads, head_dim
+    key_TKH, value_TKH = backend.upload(values(rng, *shape)), backend.upload(values(rng, *shape))
+    backend.store_kv(key_TKH, value_TKH, kv, backend.upload(slot_T, "int32"))
 
 
 def _store_kv(backend: Backend, rng: np.random.Generator) -> np.ndarray:
-    kv = _cache(backend, rng, 5, 8, 2, 6)
-    slot_T = backend.upload(np.array([39, 0, 8, 17]), "int32")
-    backend.store_kv(backend.upload(values(rng, 4, 2, 6)), backend.upload(values(rng, 4, 2, 6)), kv, slot_T)
-    return _both(backend, kv)
+    kv = _cache(backend, rng, 3, 2, 6)
+    _store(backend, rng, kv, np.array([47, 0, 16, 33]), 2, 6)
+    return backend.read_kv(kv, np.arange(3 * BLOCK))
 
 
 def _copy_blocks(backend: Backend, rng: np.random.Generator) -> np.ndarray:
-    layers = [_cache(backend, rng, 5, 8, 2, 6) for _ in range(2)]
+    layers = [_cache(backend, rng, 5, 2, 6) for _ in range(2)]
     backend.copy_blocks(layers, [(0, 3), (3, 4), (2, 0)])
-    return np.stack([_both(backend, kv) for kv in layers])
+    return np.stack([backend.read_kv(kv, np.arange(5 * BLOCK)) for kv in layers])
 
 
 def _attention(
@@ -151,11 +159,11 @@ def _attention(
     rng: np.random.Generator,
 ) -> np.ndarray:
     query_heads, kv_heads, head_dim = heads
-    block, width = 16, max(-(-(start + count) // 16) for start, count in spans)
-    kv = _cache(backend, rng, len(spans) * width + 1, block, kv_heads, head_dim)
+    width = max(-(-(start + count) // BLOCK) for start, count in spans)
+    kv = _cache(backend, rng, len(spans) * width + 1, kv_heads, head_dim)
     tables = rng.permutation(len(spans) * width + 1)[: len(spans) * width].reshape(len(spans), width)
     tokens = sum(count for _, count in spans)
-    batch = lay_out_batch(backend, spans, tables, block, np.zeros(tokens))
+    batch = lay_out_batch(backend, spans, tables, BLOCK, np.zeros(tokens))
     out_TC = backend.empty((tokens, query_heads * head_dim))
     q_TC = backend.upload(values(rng, tokens, query_heads * head_dim))
     q_TNH, out_TNH = backend.heads(q_TC, query_heads), backend.heads(out_TC, query_heads)

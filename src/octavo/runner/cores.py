@@ -1,4 +1,4 @@
-"""How many cores this process may use. Reads only; how many of them compute is config.thread_count's decision."""
+"""How many cores this process may use. Reads only; how many of them compute is the backend's decision."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from octavo.core.plan import StepPlan, StepResult
 from octavo.models.model import Model
-from octavo.ops.backend import Array, Backend, KVLayer
+from octavo.ops.backend import Array, Backend, KVLayer, StepLimits
 from octavo.runner.batch import BatchBuilder, Draws
 from octavo.runner.sampling import token_logprobs
 from octavo.runner.state import RowState
@@ -45,12 +45,12 @@ class ModelRunner:
         block_size: int,
         depth: int = 1,
     ) -> None:
-        self._model = model
         self._backend = backend
         self._kv = kv
         self._depth = depth
         self._state = RowState(rows, max_len, block_size)
         self._builder = BatchBuilder(backend, self._state, max_tokens)
+        self._forward = backend.capture(model.forward, kv, StepLimits(rows, max_tokens, rows, max_len))
 
     @property
     def depth(self) -> int:
@@ -66,7 +66,7 @@ class ModelRunner:
         if plan.copies:
             self._backend.copy_blocks(self._kv, plan.copies)
         batch, draws = self._builder.build(plan.rows)
-        logits_SV = self._model.forward(batch, self._kv)
+        logits_SV = self._forward(batch)
         return Finished(self._sample(logits_SV, draws))
 
     def _sample(self, logits_SV: Array, draws: Draws) -> StepResult:

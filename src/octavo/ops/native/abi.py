@@ -13,6 +13,8 @@ DRAWS = -2
 KIND_CODES, KIND_BF16, KIND_F16, KIND_F32 = range(4)
 KV_BF16, KV_INT8 = range(2)
 
+PROBE_CHAINS = 16
+
 
 class OpKind(IntEnum):
     """`enum octavo_op_kind`."""
@@ -34,6 +36,10 @@ class OpKind(IntEnum):
     SILU_QUANTIZE = 14
     SILU_NARROW = 15
     ROPE_STORE = 16
+    SAMPLE = 17
+    PROBE_READ = 18
+    PROBE_INT8 = 19
+    PROBE_BF16 = 20
 
 
 class View(ctypes.Structure):
@@ -105,5 +111,41 @@ class Op(ctypes.Structure):
         ("vector_3", ctypes.c_void_p),
         ("number", ctypes.c_float),
         ("extra", ctypes.c_int32),
+        ("scratch", ctypes.c_void_p),
+    )
+
+
+class History(ctypes.Structure):
+    _fields_ = (
+        ("prompt", ctypes.c_void_p),
+        ("output", ctypes.c_void_p),
+        ("prompt_count", ctypes.c_int32),
+        ("output_count", ctypes.c_int32),
+    )
+
+
+class NativeSampleBatch(ctypes.Structure):
+    _fields_ = (
+        ("logits_SV", ctypes.c_void_p),
+        ("stride", ctypes.c_int64),
+        ("draws", ctypes.c_int32),
+        ("vocabulary", ctypes.c_int32),
+        ("temperature_S", ctypes.c_void_p),
+        ("seed_S", ctypes.c_void_p),
+        ("choice_S", ctypes.c_void_p),
+        ("position_S", ctypes.c_void_p),
+        ("top_k_S", ctypes.c_void_p),
+        ("top_p_S", ctypes.c_void_p),
+        ("min_p_S", ctypes.c_void_p),
+        ("repetition_S", ctypes.c_void_p),
+        ("presence_S", ctypes.c_void_p),
+        ("frequency_S", ctypes.c_void_p),
+        ("history_S", ctypes.POINTER(History)),
+        ("logprobs_S", ctypes.c_void_p),
+        ("token_S", ctypes.c_void_p),
+        ("logprob_S", ctypes.c_void_p),
+        ("top_id_SM", ctypes.c_void_p),
+        ("top_logprob_SM", ctypes.c_void_p),
+        ("top_stride", ctypes.c_int64),
         ("scratch", ctypes.c_void_p),
     )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from octavo.errors import ConfigError
-from octavo.ops.native.abi import ABI, Op, Step, Weight
+from octavo.ops.native.abi import ABI, KV, NativeSampleBatch, Op, Step, Weight
 
 NAME = "liboctavo.so"
 
@@ -17,6 +15,9 @@ _FUNCTIONS = {
     "octavo_team_create": (ctypes.c_void_p, [ctypes.c_int32, ctypes.c_char_p]),
     "octavo_team_free": (None, [ctypes.c_void_p]),
     "octavo_team_isa": (ctypes.c_char_p, [ctypes.c_void_p]),
+    "octavo_isa_name": (ctypes.c_char_p, [ctypes.c_int32]),
+    "octavo_isa_lacks": (ctypes.c_char_p, [ctypes.c_int32]),
+    "octavo_cpu_features": (ctypes.c_char_p, []),
     "octavo_run": (None, [ctypes.c_void_p, ctypes.POINTER(Op), ctypes.c_int32, ctypes.POINTER(Step)]),
     "octavo_weight_layout": (ctypes.c_int64, [ctypes.POINTER(Weight)]),
     "octavo_packing_of": (ctypes.c_int32, [ctypes.c_int32, ctypes.POINTER(Weight)]),
@@ -24,29 +25,37 @@ _FUNCTIONS = {
         ctypes.c_int32,
         [ctypes.POINTER(Weight), ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32],
     ),
+    "octavo_quantize_rows": (
+        ctypes.c_int32,
+        [ctypes.POINTER(Weight), ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32],
+    ),
+    "octavo_sample": (None, [ctypes.c_void_p, ctypes.POINTER(NativeSampleBatch)]),
+    "octavo_sample_scratch": (ctypes.c_int64, [ctypes.c_int32]),
     "octavo_kv_block_bytes": (ctypes.c_int64, [ctypes.c_int32] * 4),
+    "octavo_kv_read": (
+        None,
+        [ctypes.POINTER(KV), ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p],
+    ),
+    "octavo_attention_scratch_bytes": (ctypes.c_int64, [ctypes.c_int32] * 4),
 }
+
+
+def library_path() -> Path:
+    """Where an installation puts the library (native/CMakeLists.txt)."""
+    return Path(__file__).parent / NAME
 
 
 @cache
 def load_library() -> ctypes.CDLL:
     """The library, loaded once per process. ConfigError says why it cannot be: not built, or of another version."""
-    for path in _places():
-        if path.exists():
-            return _load(path)
+    path = library_path()
+    if path.exists():
+        return _load(path)
     raise ConfigError(
-        f"the native library {NAME} is not part of this installation: it was installed without a C++ compiler. "
-        "Install one (Debian: apt install g++) and run `pip install --force-reinstall --no-deps octavo` again"
+        f"the native library {NAME} is not part of this installation, because no C++20 compiler worked when it was "
+        "made. Install one (Debian, Ubuntu: apt install g++), then Octavo again: `make serve` in its directory, or "
+        "`pip install --force-reinstall --no-deps` of what you installed"
     )
-
-
-def _places() -> Iterator[Path]:
-    """Beside this package; for an editable installation, where the installer put what it built."""
-    yield Path(__file__).parent / NAME
-    try:
-        yield Path(str(distribution("octavo").locate_file(f"octavo/ops/native/{NAME}")))
-    except PackageNotFoundError:
-        return
 
 
 def _load(path: Path) -> ctypes.CDLL:

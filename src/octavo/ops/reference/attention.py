@@ -11,9 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from octavo.ops.backend import Batch, KVLayer
+from octavo.ops.backend import Batch
 
 QUERY_TILE = 64  # bounds the score matrix of a long prefill to N x 64 x L, and skips most keys of the future
+
+
+@dataclass(frozen=True, slots=True)
+class DenseKV:
+    """One layer's cache: keys and values, each [blocks, B, K, H]."""
+
+    keys: np.ndarray
+    values: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class AttentionPlan:
 
 
 def paged_attention(
-    q_TNH: np.ndarray, kv: KVLayer, batch: Batch, scale: float, window: int | None, out_TNH: np.ndarray
+    q_TNH: np.ndarray, kv: DenseKV, batch: Batch, scale: float, window: int | None, out_TNH: np.ndarray
 ) -> None:
     """For each query at position p of its sequence: softmax(q . k * scale) . v over the positions it sees.
 
@@ -62,7 +70,7 @@ def paged_attention(
             _attend(q_TNH[start:end], k_LKH, v_LKH, position - lowest, scale, window, out_TNH[start:end])
 
 
-def _gather_cache(kv: KVLayer, table_W: np.ndarray, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+def _gather_cache(kv: DenseKV, table_W: np.ndarray, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
     """Keys and values of positions begin .. end-1, each [L, K, H], through the block table."""
     _, block_size, kv_heads, head_dim = kv.keys.shape
     first_block, end_block = begin // block_size, -(-end // block_size)

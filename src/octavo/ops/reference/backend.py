@@ -7,15 +7,15 @@ I and O input and output features of a linear, C columns of a merged output, P r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from octavo.errors import ConfigError
-from octavo.ops.backend import Batch, KVLayer, SampleBatch, Samples
-from octavo.ops.reference.attention import AttentionPlan, paged_attention
+from octavo.ops.backend import Array, Batch, SampleBatch, Samples, StepLimits
+from octavo.ops.reference.attention import AttentionPlan, DenseKV, paged_attention
 from octavo.ops.reference.sample import draw_samples
 from octavo.quant.dequantize import dequantize
 from octavo.quant.formats import FORMATS
@@ -39,12 +39,14 @@ class ReferenceBackend:
         if dtype not in DTYPES:
             raise ConfigError(f"the reference backend computes in {' or '.join(DTYPES)}, not {dtype}")
         self.dtype = dtype
+        self.threads = threads or 1
+        self.activation_bytes = np.dtype(dtype).itemsize
         if threads is not None:
             threadpool_limits(threads, user_api="blas")
 
     # --- once, at load ---
 
-    def refuse(self, formats: frozenset[str], head_dim: int) -> str | None:  # noqa: ARG002 (any head dim will do)
+    def refuse(self, formats: frozenset[str], head_dim: int, block_size: int) -> str | None:  # noqa: ARG002 (any will do)
         unknown = sorted(formats - FORMATS.keys())
         return f"no dequantization for the tensor types {', '.join(unknown)}" if unknown else None
 
@@ -71,6 +73,28 @@ class ReferenceBackend:
             dequantize(part, out=packed[row : row + part.shape[0]])
             row += part.shape[0]
         return packed
+
+    def packed_bytes(self, format: str, shape: tuple[int, ...]) -> int:  # noqa: ARG002 (all become dense)
+        return math.prod(shape) * np.dtype(self.dtype).itemsize
+
+    # --- the KV cache ---
+
+    def kv_block_bytes(self, block_size: int, kv_heads: int, head_dim: int) -> int:
+        return 2 * block_size * kv_heads * head_dim * np.dtype(self.dtype).itemsize
+
+    def allocate_kv(self, blocks: int, block_size: int, kv_heads: int, head_dim: int) -> DenseKV:
+        shape = blocks, block_size, kv_heads, head_dim
+        return DenseKV(self.zeros(shape), self.zeros(shape))
+
+    def read_kv(self, kv: DenseKV, slot_S: np.ndarray) -> np.ndarray:
+        block_S, offset_S = np.divmod(slot_S, kv.keys.shape[1])
+        return np.stack([kv.keys[block_S, offset_S], kv.values[block_S, offset_S]])
+
+    def copy_blocks(self, kv: list[DenseKV], copies: list[tuple[int, int]]) -> None:
+        for layer in kv:
+            for source, destination in copies:
+                layer.keys[destination] = layer.keys[source]
+                layer.values[destination] = layer.values[source]
 
     # --- once per step ---
 
@@ -119,7 +143,7 @@ class ReferenceBackend:
         second[...] = second * cos_T1P + first * sin_T1P
         first[...] = turned
 
-    def store_kv(self, key_TKH: np.ndarray, value_TKH: np.ndarray, kv: KVLayer, slot_T: np.ndarray) -> None:
+    def store_kv(self, key_TKH: np.ndarray, value_TKH: np.ndarray, kv: DenseKV, slot_T: np.ndarray) -> None:
         block_T, offset_T = np.divmod(slot_T, kv.keys.shape[1])
         kv.keys[block_T, offset_T] = key_TKH
         kv.values[block_T, offset_T] = value_TKH
@@ -127,7 +151,7 @@ class ReferenceBackend:
     def attention(
         self,
         q_TNH: np.ndarray,
-        kv: KVLayer,
+        kv: DenseKV,
         batch: Batch,
         scale: float,
         window: int | None,
@@ -147,18 +171,17 @@ class ReferenceBackend:
     def gather(self, x_TD: np.ndarray, index_S: np.ndarray, out_SD: np.ndarray) -> None:
         np.take(x_TD, index_S, axis=0, out=out_SD)
 
-    # --- cache and sampling ---
-
-    def copy_blocks(self, kv: list[KVLayer], copies: list[tuple[int, int]]) -> None:
-        for layer in kv:
-            for source, destination in copies:
-                layer.keys[destination] = layer.keys[source]
-                layer.values[destination] = layer.values[source]
+    # --- sampling ---
 
     def sample(self, logits_SV: np.ndarray, batch: SampleBatch) -> Samples:
         return draw_samples(logits_SV, batch)
 
     # --- capture ---
 
-    def capture(self, step: Callable[[], Any]) -> Callable[[], Any]:
-        return step
+    def capture(
+        self,
+        forward: Callable[[Batch, list[DenseKV]], Array],
+        kv: list[DenseKV],
+        limits: StepLimits,  # noqa: ARG002 (nothing is recorded)
+    ) -> Callable[[Batch], Array]:
+        return lambda batch: forward(batch, kv)

@@ -57,7 +57,7 @@ class Filters:
         """
         vocabulary = scores_SV.shape[1]
         mass_S = np.exp(scores_SV).sum(axis=1)
-        candidates = min(FIRST_CANDIDATES, vocabulary)
+        candidates = min(max(FIRST_CANDIDATES, self._shared_top_k()), vocabulary)
         while True:
             id_SM = most_likely(scores_SV, candidates)
             score_SM = np.take_along_axis(scores_SV, id_SM, axis=1)
@@ -67,6 +67,10 @@ class Filters:
             candidates = min(candidates * GROWTH, vocabulary)
         score_SM[np.arange(candidates) >= keep_S[:, None]] = -np.inf
         return id_SM, score_SM
+
+    def _shared_top_k(self) -> int:
+        """The largest top-k of which top-p takes a share: the mass of these must be known at once."""
+        return int(self.top_k_S[self.top_p_S < 1].max(initial=0))
 
     def _count_kept(self, score_SM: np.ndarray, mass_S: np.ndarray) -> np.ndarray:
         """How many of the M most likely tokens stay. All M: maybe others, too, would."""
