@@ -68,7 +68,7 @@ def test_llama_biases_are_reordered_with_their_rows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, stored["blk.1.attn_v.bias"])
 
 
-def test_formats_and_shapes_are_those_of_the_tensors_and_cost_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formats_and_shapes_cost_no_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = GGUFSource(write_gguf(tmp_path / "m.gguf", Tiny(quant=GGMLQuantizationType.Q4_1)))
     of_tensors = sorted((tensor.format, tensor.shape) for tensor in map(source.tensor, source.names))
     monkeypatch.setattr(GGUFSource, "tensor", None)
