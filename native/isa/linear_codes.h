@@ -117,13 +117,13 @@ inline void unpack(const CodePanel& panel, int b, Bytes (&line)[8]) {
 }
 
 // The stream of weights runs ahead of its use by this much: DRAM latency times a core's share of the bandwidth, and to spare.
-constexpr int kPrefetchBytes = 4096;
+constexpr int kPrefetchBytes = 8192;
 
 template <class F>
 inline void prefetch_block(const CodePanel& panel, int b) {
     const uint8_t* ahead = panel.codes + int64_t{b} * F::block_bytes + kPrefetchBytes;
 #pragma GCC unroll kUnroll
-    for (int i = 0; i < (F::block_bytes + 63) / 64; ++i) prefetch(ahead + 64 * i);
+    for (int i = 0; i < (F::block_bytes + 63) / 64; ++i) prefetch_later(ahead + 64 * i);
 }
 
 // Tokens whose sums, two each with mins, stay in registers beside the block's 8 lines.
@@ -151,6 +151,8 @@ inline void codes_tile(const octavo_op& op, const CodePanel& panel, int p, int t
 template <class F>
 void linear_codes_part(const octavo_op& op, const Part& part) {
     const Planes at = planes_of(*op.weight);
+    const uint8_t* first = op.weight->data + int64_t{op.weight->panel_bytes} * part.first_panel;
+    for (int i = 0; i < kPrefetchBytes; i += 64) prefetch_later(first + i);
     for_stretches(part, [&](int first_token, int end_token) {
         for (int p = part.first_panel; p < part.end_panel; ++p) {
             const CodePanel panel(*op.weight, at, p);

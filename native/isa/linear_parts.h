@@ -21,7 +21,7 @@ struct Cut {
     int panels, panel_parts, tokens, token_parts;
 
     Cut(int panels, int tokens, int threads) : panels(panels), tokens(tokens) {
-        constexpr int kPartsPerThread = 8;
+        constexpr int kPartsPerThread = 4;
         const int wanted = threads * kPartsPerThread;
         panel_parts = panels >= wanted ? wanted : panels >= threads ? panels / threads * threads : panels;
         // Few panels: tokens are cut as well, in stretches.
