@@ -11,8 +11,14 @@ namespace octavo {
 
 namespace {
 
-constexpr int kPhaseSpins = 3000;    // about 50 us: longer than nearly every phase takes the others
-constexpr int kProgramSpins = 3000;  // between two steps the engine plans and samples; then the core is somebody else's
+// How long a worker spins before it lets others have the core: longer than nearly every op takes the others, shorter than
+// anybody would mind. Between two steps the engine plans and samples; a helper that waits longer than that sleeps.
+constexpr int kSpins = 2000;          // about 30 us
+constexpr int kYieldsBetweenSteps = 200;
+
+// Team::open_: the op's number, how many tasks it has, and the next one to take.
+constexpr int kTaskBits = 20;
+constexpr uint64_t kTaskMask = (uint64_t{1} << kTaskBits) - 1;
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -22,91 +28,96 @@ inline void relax() {
 #endif
 }
 
+// Waits a moment, the longer the more often it was called for the same thing.
+inline void wait_a_moment(int& times) {
+    if (++times < kSpins) {
+        relax();
+    } else {
+        std::this_thread::yield();
+    }
+}
+
 }  // namespace
 
 Team::Team(int threads, const Kernels& kernels) : kernels_(kernels) {
-    next_task_[0].store(0);
-    next_task_[1].store(0);
     for (int i = 0; i < threads; ++i) {
         auto* scratch = static_cast<char*>(std::aligned_alloc(64, kScratchBytes));
         if (scratch == nullptr) throw std::bad_alloc();
         workers_.push_back(Worker{i, threads, scratch});
     }
-    for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { live(i); });
+    for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { help(workers_[static_cast<size_t>(i)]); });
 }
 
 Team::~Team() {
     ending_ = true;
-    epoch_.fetch_add(1, std::memory_order_release);
+    epoch_.fetch_add(1);
     epoch_.notify_all();
     for (auto& thread : threads_) thread.join();
     for (auto& worker : workers_) std::free(worker.scratch);
 }
 
 void Team::run(const octavo_op* ops, int count, const octavo_step& step) {
-    if (count == 0) return;  // no barrier would tell when the workers have read the program
-    program_ = Program{ops, count, &step};
-    next_task_[0].store(0, std::memory_order_relaxed);  // all left the last program; an odd number of ops left it used
+    step_ = &step;
     if (!threads_.empty()) {
-        epoch_.fetch_add(1, std::memory_order_seq_cst);
-        if (sleepers_.load(std::memory_order_seq_cst) > 0) epoch_.notify_all();
+        running_.store(true);
+        epoch_.fetch_add(1);
+        if (sleepers_.load() > 0) epoch_.notify_all();
     }
-    work(workers_[0]);
+    Worker& leader = workers_[0];
+    for (int i = 0; i < count; ++i) {
+        const Kernel& kernel = kernels_.op[ops[i].kind];
+        const int tasks = kernel.tasks(ops[i], step, leader.threads);
+        if (tasks > 1 && tasks <= static_cast<int>(kTaskMask) && !threads_.empty()) {
+            run_shared(kernel, ops[i], tasks);
+        } else {
+            for (int task = 0; task < tasks; ++task) kernel.run(ops[i], step, task, leader);
+        }
+    }
+    running_.store(false, std::memory_order_relaxed);
 }
 
-void Team::live(int index) {
-    uint32_t seen = 0;
-    for (;;) {
-        wait_while(epoch_, seen, kProgramSpins);
-        ++seen;
-        if (ending_) return;
-        work(workers_[static_cast<size_t>(index)]);
+void Team::run_shared(const Kernel& kernel, const octavo_op& op, int tasks) {
+    kernel_ = &kernel;
+    op_ = &op;
+    done_.store(0, std::memory_order_relaxed);
+    const uint64_t number = (open_.load(std::memory_order_relaxed) >> 2 * kTaskBits) + 1;
+    open_.store((number << kTaskBits | static_cast<uint64_t>(tasks)) << kTaskBits, std::memory_order_release);
+    while (help_once(workers_[0])) {
+    }
+    for (int waited = 0; done_.load(std::memory_order_acquire) < tasks;) wait_a_moment(waited);
+}
+
+// Takes a task and does it; false when none is left. The compare-and-swap is what makes it safe to read the op: the leader
+// cannot leave an op of which a taken task is not done, and the op's number keeps a late helper from taking one by an old count.
+bool Team::help_once(Worker& worker) {
+    uint64_t open = open_.load(std::memory_order_relaxed);
+    do {
+        if ((open & kTaskMask) == (open >> kTaskBits & kTaskMask)) return false;
+    } while (!open_.compare_exchange_weak(open, open + 1, std::memory_order_acquire, std::memory_order_relaxed));
+    kernel_->run(*op_, *step_, static_cast<int>(open & kTaskMask), worker);
+    done_.fetch_add(1, std::memory_order_release);
+    return true;
+}
+
+void Team::help(Worker& worker) {
+    for (int waited = 0; !ending_.load(std::memory_order_relaxed);) {
+        const uint32_t epoch = epoch_.load();
+        if (help_once(worker)) {
+            waited = 0;
+        } else if (waited < kSpins + kYieldsBetweenSteps || running_.load()) {
+            wait_a_moment(waited);
+        } else {
+            rest(epoch);
+            waited = 0;
+        }
     }
 }
 
-// Every worker takes the same walk through the ops. The task counter of the next op is cleared by worker 0 during this
-// one: nobody uses it before the barrier between them. The program is copied, because behind the last barrier worker 0 may
-// be at the next one already.
-void Team::work(Worker& worker) {
-    const Program program = program_;
-    const octavo_step& step = *program.step;
-    uint32_t phase = phase_.load(std::memory_order_relaxed);
-    for (int i = 0; i < program.count; ++i) {
-        const octavo_op& op = program.ops[i];
-        const Kernel& kernel = kernels_.op[op.kind];
-        std::atomic<int>& next = next_task_[i & 1];
-        if (worker.index == 0) next_task_[(i + 1) & 1].store(0, std::memory_order_relaxed);
-        const int tasks = kernel.tasks(op, step, worker.threads);
-        for (int task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) kernel.run(op, step, task, worker);
-        wait_for_others(phase);
-    }
-}
-
-void Team::wait_for_others(uint32_t& phase) {
-    const int others = static_cast<int>(workers_.size());
-    if (others == 1) {
-        next_task_[0].store(0, std::memory_order_relaxed);
-        next_task_[1].store(0, std::memory_order_relaxed);
-        return;
-    }
-    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == others) {
-        arrived_.store(0, std::memory_order_relaxed);
-        phase_.fetch_add(1, std::memory_order_seq_cst);
-        if (sleepers_.load(std::memory_order_seq_cst) > 0) phase_.notify_all();
-    } else {
-        wait_while(phase_, phase, kPhaseSpins);
-    }
-    ++phase;
-}
-
-void Team::wait_while(std::atomic<uint32_t>& word, uint32_t value, int spins) {
-    for (int i = 0; i < spins; ++i) {
-        if (word.load(std::memory_order_acquire) != value) return;
-        relax();
-    }
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    while (word.load(std::memory_order_seq_cst) == value) word.wait(value, std::memory_order_seq_cst);
-    sleepers_.fetch_sub(1, std::memory_order_relaxed);
+// Sleeps until the next program, unless that has begun since `epoch` was read.
+void Team::rest(uint32_t epoch) {
+    sleepers_.fetch_add(1);
+    if (!ending_.load()) epoch_.wait(epoch);
+    sleepers_.fetch_sub(1);
 }
 
 }  // namespace octavo

@@ -11,10 +11,9 @@
 
 namespace octavo {
 
-// A program in work. The caller of run() is worker 0; the others wait for it, spinning a while and then asleep.
-//
-// Ops follow each other behind a barrier. The barrier spins, because a phase is often only microseconds long, and
-// parks after kSpins, because a worker that has lost its core would otherwise be waited for by one that burns the other.
+// The caller of run() leads: it publishes the tasks of one op after the other, takes part in them, and goes on when all are
+// done. The others help: whoever has a core takes the next task. An op waits for tasks, never for workers, so a helper that
+// has lost its core to another program holds up at most the task it is in; the leader would finish alone.
 class Team {
   public:
     explicit Team(int threads, const Kernels& kernels);
@@ -27,28 +26,25 @@ class Team {
     int threads() const { return static_cast<int>(workers_.size()); }
 
   private:
-    struct Program {
-        const octavo_op* ops = nullptr;
-        int count = 0;
-        const octavo_step* step = nullptr;
-    };
-
-    void live(int index);
-    void work(Worker& worker);
-    void wait_for_others(uint32_t& phase);
-    void wait_while(std::atomic<uint32_t>& word, uint32_t value, int spins);
+    void help(Worker& worker);
+    bool help_once(Worker& worker);
+    void run_shared(const Kernel& kernel, const octavo_op& op, int tasks);
+    void rest(uint32_t epoch);
 
     const Kernels& kernels_;
     std::vector<Worker> workers_;
     std::vector<std::thread> threads_;
-    Program program_;
+    // The op in work. Written by the leader while no task can be taken, read by whoever has taken one.
+    const Kernel* kernel_ = nullptr;
+    const octavo_op* op_ = nullptr;
+    const octavo_step* step_ = nullptr;
     // Each on a cache line of its own: they are written by different workers at different times.
-    alignas(64) std::atomic<uint32_t> epoch_{0};  // rises with every program; the last one ends the team
-    alignas(64) std::atomic<uint32_t> phase_{0};  // rises when the last worker arrives at a barrier
-    alignas(64) std::atomic<int> arrived_{0};
+    alignas(64) std::atomic<uint64_t> open_{0};  // the op's number, its tasks, the next of them to take
+    alignas(64) std::atomic<int> done_{0};       // tasks of the op that are finished
+    alignas(64) std::atomic<uint32_t> epoch_{0}; // rises with every program
     alignas(64) std::atomic<int> sleepers_{0};
-    alignas(64) std::atomic<int> next_task_[2];   // of the op in work and of the one after it, in turn
-    bool ending_ = false;
+    alignas(64) std::atomic<bool> running_{false};
+    std::atomic<bool> ending_{false};
 };
 
 }  // namespace octavo
