@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gguf_copy import QUANTIZED, write_gguf_copy
 from octavo.checkpoint.catalog import DEFAULT_MODEL
 from octavo.checkpoint.store import Store, default_store_dir
 from octavo.errors import StoreError
@@ -39,15 +40,21 @@ settings.load_profile("octavo")
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """tiny_model(name): the directory of a tiny checkpoint (see tiny_models.TINY), made once per session."""
+    """tiny_model(name): where a tiny checkpoint lies, made once per session: a directory (see tiny_models.TINY) or a
+    GGUF file (see gguf_copy.QUANTIZED)."""
     made: dict[str, Path] = {}
 
-    def directory(name: str) -> Path:
+    def path(name: str) -> Path:
         if name not in made:
-            made[name] = write_tiny_model(name, tmp_path_factory.mktemp(name))
+            directory = tmp_path_factory.mktemp(name)
+            if name in QUANTIZED:
+                original, formats = QUANTIZED[name]
+                made[name] = write_gguf_copy(path(original), directory / "model.gguf", formats)
+            else:
+                made[name] = write_tiny_model(name, directory)
         return made[name]
 
-    return directory
+    return path
 
 
 @pytest.fixture(scope="session")

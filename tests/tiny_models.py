@@ -81,6 +81,12 @@ TINY: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"hidden_size": 40, "intermediate_size": 64, "num_attention_heads": 5, "num_key_value_heads": 1}
         | {"head_dim": 24},
     ),
+    "llama-wide": (  # rows of whole 256s, which every quantised format wants, and a context that attention splits
+        "LlamaConfig",
+        "bfloat16",
+        {"hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2}
+        | {"num_hidden_layers": 2, "max_position_embeddings": 1536},
+    ),
 }
 SHARDED = ("llama", "qwen3")  # saved in several files
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf_copy import write_gguf_copy
 from model_oracle import PagedRun, load_model, relative_error
 
+from gguf_copy import write_gguf_copy
 from tiny_models import VOCABULARY
 
 PROMPT = np.random.default_rng(1).integers(0, VOCABULARY, 90).tolist()

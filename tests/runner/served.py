@@ -10,13 +10,18 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pytest
 
 from octavo.checkpoint.open import open_checkpoint
 from octavo.core.admission import Limits
 from octavo.core.block_pool import BlockPool
 from octavo.core.engine import Engine
 from octavo.core.scheduler import Scheduler
+from octavo.errors import ConfigError
 from octavo.models.registry import model_class, model_facts
+from octavo.ops.backend import Backend, KVLayer
+from octavo.ops.native.backend import NativeBackend
+from octavo.ops.native.cache import NativeKV
 from octavo.ops.reference.backend import ReferenceBackend
 from octavo.runner.kv_cache import allocate_kv, kv_spec
 from octavo.runner.runner import ModelRunner
@@ -41,12 +46,30 @@ class Answered:
 Answers = dict[tuple[str, int], Answered]
 
 
-class Served:
-    """One loaded model. `engine` makes a new engine over it, with a cache full of NaN and no memory of earlier ones."""
+def backend_of(name: str, threads: int = 2) -> Backend:
+    """float32 and float64: the reference. native-KV or native-KV-ISA: the native backend, with the best ISA level that
+    this CPU runs or the one named. Skips the test where there is none such."""
+    kind, *options = name.split("-")
+    if kind != "native":
+        return ReferenceBackend(name)
+    kv_dtype, isa = (*options, None)[:2]
+    try:
+        return NativeBackend(threads=threads, kv_dtype=kv_dtype, isa=isa)
+    except ConfigError as error:  # no native library (tests/native fails without it), or not on this CPU
+        pytest.skip(str(error))
 
-    def __init__(self, directory: Path, dtype: str = "float32") -> None:
-        source = open_checkpoint(directory)
-        self.backend = ReferenceBackend(dtype)
+
+class Served:
+    """One loaded model. `engine` makes a new engine over it, with a cache full of NaN and no memory of earlier ones.
+
+    `smallest_block` is the smallest block size that the backend serves, `tolerance` how far apart log probabilities of
+    one answer may lie: native ones are the same bits.
+    """
+
+    def __init__(self, path: Path, backend: Backend | None = None) -> None:
+        source = open_checkpoint(path)
+        self.backend = backend or ReferenceBackend()
+        self.smallest_block, self.tolerance = (16, 0.0) if self.backend.name == "native" else (8, 1e-4)
         self.facts = model_facts(source.config)
         self.model = model_class(source.config).load(
             source.config, source, self.backend, ROWS + LARGEST_CHUNK, max_logits=ROWS
@@ -62,22 +85,22 @@ class Served:
         rows: int = ROWS,
         depth: int = 1,
         caching: bool = True,
+        max_len: int = MAX_LEN,
     ) -> Engine:
         kv = allocate_kv(self.backend, kv_spec(self.facts, block_size, self.backend), blocks)
         for layer in kv:
-            layer.keys.fill(np.nan)
-            layer.values.fill(np.nan)
+            poison(layer)
         runner = ModelRunner(
             self.model,
             self.backend,
             kv,
             rows=rows,
             max_tokens=rows + chunk,
-            max_len=MAX_LEN,
+            max_len=max_len,
             block_size=block_size,
             depth=depth,
         )
-        limits = Limits(rows=rows, chunk=chunk, max_len=MAX_LEN, vocab=VOCABULARY)
+        limits = Limits(rows=rows, chunk=chunk, max_len=max_len, vocab=VOCABULARY)
         pool = BlockPool(blocks, block_size, caching=caching)
         return Engine(Scheduler(pool, limits, [EOS]), runner, debug=True)
 
@@ -85,6 +108,15 @@ class Served:
         """The answer of an engine that has never seen another request."""
         [answer] = run(self.engine(), [request]).values()
         return answer
+
+
+def poison(layer: KVLayer, blocks: int | slice = slice(None)) -> None:
+    """Fill blocks of a cache with NaN: in a native one every bit is set, which is NaN in bf16 and in int8's scales."""
+    if isinstance(layer, NativeKV):
+        layer.memory[blocks] = 0xFF
+    else:
+        layer.keys[blocks] = np.nan
+        layer.values[blocks] = np.nan
 
 
 def run(engine: Engine, requests: Iterable[Request]) -> Answers:
@@ -107,7 +139,7 @@ def run(engine: Engine, requests: Iterable[Request]) -> Answers:
 KINDS: tuple[SamplingParams, ...] = (
     SamplingParams(temperature=0.0),
     SamplingParams(temperature=0.9),
-    SamplingParams(temperature=0.7, top_p=0.8),
+    SamplingParams(temperature=0.7, top_p=0.8, logprobs=5),
     SamplingParams(temperature=1.2, top_k=12, min_p=0.02),
     SamplingParams(temperature=0.0, repetition_penalty=1.3, logprobs=3),
     SamplingParams(temperature=0.8, presence_penalty=0.6, frequency_penalty=0.4, ignore_eos=True),
@@ -130,12 +162,15 @@ def mixed_requests(
     return requests
 
 
-def assert_same(got: Answered, expected: Answered) -> None:
-    """The same tokens and end, and log probabilities that differ by rounding only."""
+def assert_same(got: Answered, expected: Answered, tolerance: float) -> None:
+    """The same tokens and end, and log probabilities that differ by `tolerance` at most; at 0.0, the same bits."""
     assert got.tokens == expected.tokens
     assert got.finish == expected.finish
     assert [report.token for report in got.logprobs] == [report.token for report in expected.logprobs]
+    if tolerance == 0.0:
+        assert got.logprobs == expected.logprobs
+        return
     for ours, theirs in zip(got.logprobs, expected.logprobs, strict=True):
-        assert abs(ours.logprob - theirs.logprob) < 1e-4
+        assert abs(ours.logprob - theirs.logprob) < tolerance
         assert len(ours.top) == len(theirs.top)
-        np.testing.assert_allclose([p for _, p in ours.top], [p for _, p in theirs.top], atol=1e-4)
+        np.testing.assert_allclose([p for _, p in ours.top], [p for _, p in theirs.top], atol=tolerance)
