@@ -34,7 +34,7 @@ class ServerProcess:
     def __init__(self, arguments: Sequence[str]) -> None:
         self._command = [sys.executable, "-m", "octavo", "serve", *arguments, "--port", "0"]
         self.base_url = ""
-        self.peak_rss_bytes = 0
+        self._peak_rss_bytes = 0
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
@@ -75,15 +75,22 @@ class ServerProcess:
             f"the server did not start (exit code {self._process.returncode}): {said or 'it said nothing'}"
         )
 
+    def peak_rss_bytes(self) -> int:
+        """The largest resident size of the process tree so far; pages that two processes share count twice."""
+        self._look()
+        return self._peak_rss_bytes
+
     def _sample(self) -> None:
-        """Keep the largest resident size of the process tree; pages that two processes share count twice."""
         while not self._over.wait(SAMPLE_S):
-            try:
-                root = psutil.Process(self._process.pid)
-                tree = [root, *root.children(recursive=True)]
-                self.peak_rss_bytes = max(self.peak_rss_bytes, sum(_rss(process) for process in tree))
-            except psutil.NoSuchProcess:
-                return
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            root = psutil.Process(self._process.pid)
+            tree = [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return
+        self._peak_rss_bytes = max(self._peak_rss_bytes, sum(_rss(process) for process in tree))
 
     def _stop(self) -> None:
         self._termination.__exit__(None, None, None)

@@ -119,7 +119,7 @@ def serve(
             seed=seed,
             model=served_model,
             on_exchange=advance,
-            peak_rss_bytes=lambda: None if server is None else server.peak_rss_bytes,
+            peak_rss_bytes=lambda: None if server is None else server.peak_rss_bytes(),
         )
     print_table(f"{report.model}: {report.users} users x {report.requests_per_user} requests", _report_table(report))
     _write_json(json, report)

@@ -40,7 +40,8 @@ def _one_activation(program: list[Instruction], index: int, result: int) -> tupl
     if second.op.kind not in NORMALISED or index < 2:
         return None
     linear, first = program[index - 1], program[index - 2]
-    again = first.op.kind == second.op.kind and _same(first.op.x, second.op.x) and _same(first.op.out, second.op.out)
+    again = first.op.kind == second.op.kind and first.op.rows == second.op.rows
+    again = again and _same(first.op.x, second.op.x) and _same(first.op.out, second.op.out)
     return (1, []) if again and not set(linear.writes) & {*first.reads, *first.writes} else None
 
 
@@ -49,7 +50,7 @@ def _norm_and_activation(program: list[Instruction], index: int, result: int) ->
     if not _follow(program, index, (OpKind.RMS_NORM, NORMALISED)) or program[index].op.x.heads:
         return None
     norm, narrow = program[index : index + 2]
-    if not _same(norm.op.out, narrow.op.x) or not _forgotten(program, index + 2, norm.writes[0], result):
+    if not _same(norm.op.out, narrow.op.x) or not _forgotten(program, index + 2, norm, result):
         return None
     op = _copy(norm.op, kind=NORMALISED[OpKind(narrow.op.kind)], out=narrow.op.out, extra=narrow.op.extra)
     return 2, [Instruction(op, norm.reads, narrow.writes, (norm.keep, narrow.keep))]
@@ -60,7 +61,7 @@ def _gate_and_activation(program: list[Instruction], index: int, result: int) ->
     if not _follow(program, index, (OpKind.SILU_MUL, GATED)):
         return None
     gate, narrow = program[index : index + 2]
-    if not _same(gate.op.out, narrow.op.x) or not _forgotten(program, index + 2, gate.writes[0], result):
+    if not _same(gate.op.out, narrow.op.x) or not _forgotten(program, index + 2, gate, result):
         return None
     op = _copy(gate.op, kind=GATED[OpKind(narrow.op.kind)], out=narrow.op.out, extra=narrow.op.extra)
     return 2, [Instruction(op, gate.reads, narrow.writes, (gate.keep, narrow.keep))]
@@ -71,11 +72,14 @@ def _residual(program: list[Instruction], index: int, result: int) -> tuple[int,
     if not _follow(program, index, (OpKind.LINEAR, OpKind.ADD)):
         return None
     linear, addition = program[index : index + 2]
+    stream, product = addition.reads
     whole = _same(linear.op.out, addition.op.y) and linear.op.weight.contents.rows == addition.op.y.columns
-    if not whole or not _forgotten(program, index + 2, linear.writes[0], result):
+    # A sum is written while others still read the input of the product, or its row's as it was before.
+    in_the_way = product == stream or addition.writes[0] in linear.reads
+    if not whole or in_the_way or not _forgotten(program, index + 2, linear, result):
         return None
     op = _copy(linear.op, y=addition.op.x, out=addition.op.out)
-    return 2, [Instruction(op, (*linear.reads, *addition.reads), addition.writes, (linear.keep, addition.keep))]
+    return 2, [Instruction(op, (*linear.reads, stream), addition.writes, (linear.keep, addition.keep))]
 
 
 def _rope_and_store(program: list[Instruction], index: int, result: int) -> tuple[int, list[Instruction]] | None:  # noqa: ARG001
@@ -97,25 +101,29 @@ def _rope_and_store(program: list[Instruction], index: int, result: int) -> tupl
             return None
         op.vector_2, op.vector_3, op.number = normed[0].vector, normed[1].vector, normed[0].number
     reads = tuple(buffer for part in parts for buffer in part.reads)
-    return len(parts), [Instruction(op, reads, parts[-3].writes, tuple(part.keep for part in parts))]
+    writes = tuple(buffer for part in parts for buffer in part.writes)
+    return len(parts), [Instruction(op, reads, writes, tuple(part.keep for part in parts))]
 
 
 def _follow(program: list[Instruction], index: int, kinds: tuple[object, ...]) -> bool:
-    """The ops from `index` on are of these kinds, each one kind or any of several."""
+    """The ops from `index` on are of these kinds, each one kind or any of several, and mean the same rows."""
     if index + len(kinds) > len(program):
         return False
     return all(
-        instruction.op.kind in wanted if isinstance(wanted, dict) else instruction.op.kind == wanted
+        (instruction.op.kind in wanted if isinstance(wanted, dict) else instruction.op.kind == wanted)
+        and instruction.op.rows == program[index].op.rows
         for instruction, wanted in zip(program[index:], kinds, strict=False)
     )
 
 
-def _forgotten(program: list[Instruction], index: int, buffer: int, result: int) -> bool:
-    """Nobody reads `buffer` from `index` on before it is written anew."""
+def _forgotten(program: list[Instruction], index: int, writer: Instruction, result: int) -> bool:
+    """Nobody reads the buffer of `writer` from `index` on before all that it wrote is written anew."""
+    (buffer,) = writer.writes
     for instruction in program[index:]:
         if buffer in instruction.reads:
             return False
-        if buffer in instruction.writes:
+        covered = _same(instruction.op.out, writer.op.out) and instruction.op.rows == writer.op.rows
+        if buffer in instruction.writes and covered:
             return True
     return buffer != result
 
