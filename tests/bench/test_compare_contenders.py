@@ -19,7 +19,7 @@ LENGTHS = [[(20, 6), (24, 3)], [(16, 8), (30, 5)], [(22, 2), (18, 4)]]
 
 def job(model: Path, kind: str = "generate", **fields: Any) -> dict[str, Any]:
     sizes = {"users": 3, "prompt_tokens": 40, "output_tokens": 10}
-    settings = {"chunk": 64, "spare_threads": 0}
+    settings = {"chunk": 64, "kv": "int8"}
     shared = {"kind": kind, "model": str(model), "threads": 1, "seed": 1, "vocab": 90, "keep_prompts": False}
     return {**shared, **sizes, "settings": settings, "options": {"offline": True, "debug": True}, **fields}
 

@@ -1,8 +1,8 @@
 """Octavo as a contender: `python -m octavo.bench.compare.own` answers jobs as the peers' scripts do. In process it
 steps the engine; a chat load goes over HTTP to an `octavo serve` of its own.
 
-Settings: `chunk` (tokens in one step), `spare_threads` (cores left to the clients of a server). All other options are
-the job's `options`, the fields of EngineConfig.
+Settings: `chunk` (tokens in one step) and `kv` (what the cache holds), the latter where it is not the default. All
+other options are the job's `options`, the fields of EngineConfig.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def generate_order(job: Job) -> BuildOrder:
     """An engine with room for exactly this job."""
     users = job["users"]
     options = {
-        **job["options"],
+        **_options(job),
         "threads": job["threads"],
         "max_running": users,
         "chunk": job["settings"]["chunk"],
@@ -90,6 +90,11 @@ def generate_order(job: Job) -> BuildOrder:
         "prefix_cache": job["keep_prompts"],
     }
     return BuildOrder(config=engine_config(options), path=job["model"], eos_ids=[])
+
+
+def _options(job: Job) -> dict[str, Any]:
+    settings = job["settings"]
+    return {**job["options"], **({"kv_dtype": settings["kv"]} if "kv" in settings else {})}
 
 
 def step(engine: Engine, written: dict[str, int]) -> None:
@@ -107,8 +112,8 @@ def decided(resolved: Resolved) -> dict[str, Any]:
 def serve_chats(job: Job) -> Result:
     """The chats over HTTP, against a server that is started for them. Its start is not counted."""
     options: Mapping[str, Any] = {
-        **job["options"],
-        "threads": max(1, job["threads"] - job["settings"]["spare_threads"]),
+        **_options(job),
+        "threads": job["threads"],
         "max_running": len(job["lengths"]),
         "model": job["model"],
     }

@@ -124,11 +124,10 @@ def _llama(formats: tuple[str, ...], kinds: tuple[tuple[bool, str], ...]) -> tup
 _FLASH = ((True, "f16"),)
 _FLASH_KV = ((True, "f16"), (True, "q8_0"))
 _ALL_KV = ((True, "f16"), (True, "q8_0"), (False, "f16"))
-_OPENVINO = (Entry(settings={"kv": "f16"}),)
-_STEPS = (Entry(settings={"chunk": 512}),)
-_LONG = (Entry(settings={"chunk": 2048}),)
-# The threads of the engine: as many as the peers', or one less, which leaves a core to the clients (decision 009).
-_SERVED = (Entry(settings={"spare_threads": 0}), Entry(settings={"spare_threads": 1}))
+_OPENVINO = (Entry(settings={"kv": "f16"}), Entry(settings={"kv": "u8"}))
+_STEPS = (Entry(settings={"chunk": 512}), Entry(settings={"chunk": 512, "kv": "int8"}))
+_LONG = (Entry(settings={"chunk": 2048}), Entry(settings={"chunk": 2048, "kv": "int8"}))
+_SERVED = (Entry(), Entry(settings={"kv": "int8"}))
 
 
 def _batched(users: int, must: float, aim: float) -> Row:
