@@ -1,4 +1,4 @@
-"""`octavo bench step|decode|serve|compare`: what they say on the terminal and as JSON. Measured in `bench/`."""
+"""`octavo bench step|decode|perplexity|serve|compare`: what they say on the terminal and as JSON. `bench/` measures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from octavo.core.engine import Engine
 
 app = typer.Typer(
-    help="Measure the scheduler, decoding, a server under load, or other engines beside Octavo.", no_args_is_help=True
+    help="Measure the scheduler, decoding, accuracy, a server under load, or other engines beside Octavo.",
+    no_args_is_help=True,
 )
 app.command("compare")(compare)
 
@@ -77,6 +78,40 @@ def decode(
     title = f"{engine.model}: {prompt} prompt tokens, {tokens} output tokens; {resolved.backend} backend"
     print_table(title, table)
     _write_json(json, {"model": engine.model, "prompt_tokens": prompt, "output_tokens": tokens, "runs": rows})
+
+
+@app.command()
+@configured(model="argument")
+def perplexity(
+    engine: EngineConfig,
+    text: Annotated[
+        Path | None,
+        typer.Option(help="A UTF-8 text. Default: Python's language reference.", dir_okay=False, exists=True),
+    ] = None,
+    tokens: Annotated[int, typer.Option(help="How many of its tokens, from the start.", min=2)] = 20_000,
+    window: Annotated[int, typer.Option(help="Tokens that are read together.", min=2)] = 512,
+    json: JsonFile = None,
+) -> None:
+    """Measure how well a model foresees a text, with the given backend and KV format."""
+    from octavo.bench.perplexity import Scorer, measure_perplexity, python_text, text_tokens
+    from octavo.checkpoint.store import Store, default_store_dir
+    from octavo.text.load import load_text
+
+    with LoadBar() as bar:
+        path = Store(default_store_dir()).resolve(engine.model, offline=engine.offline, progress=bar.update)
+        tokenizer = load_text(path).tokenizer
+        words = python_text() if text is None else text.read_text(encoding="utf-8")
+        ids = text_tokens(lambda words: tokenizer.encode(words, add_special=False), words, tokens)
+        scorer = Scorer(engine, path, window, lambda done, total: bar.update(f"Loading {path.name}", done, total))
+    with counted_progress() as progress:
+        figures = measure_perplexity(scorer, ids, window, lambda starts: progress.track(starts, description="scoring"))
+    table = plain_table("", "")
+    table.add_row("perplexity", f"{figures.perplexity:.4f}")
+    table.add_row("nats per token", f"{figures.nats_per_token:.5f}")
+    table.add_row("tokens scored", f"{figures.scored}, in windows of {window}")
+    table.add_row("fingerprint of the tokens", figures.fingerprint)
+    print_table(f"{engine.model}: {figures.backend} backend, {figures.dtype}, KV {engine.kv_dtype}", table)
+    _write_json(json, figures)
 
 
 @app.command()
