@@ -82,7 +82,7 @@ def test_what_the_native_library_does_here(store: Path) -> None:
     assert re.search(rf"level {best} +(in use)", text)
     assert re.search(r"1 thread +reads \d+\.\d GB/s; at most \d+ GOP/s int8, \d+ GFLOP/s bf16", text)
     assert re.search(r"q4_0 +4 bits, a scale per 32 +int8 activations", text)
-    assert re.search(r"iq2_xs +dequantised, then 8 bits: no packed form of its own", text)
+    assert re.search(r"iq2_xs +8 bits, a scale per 32, through float32: no packed form", text)
 
 
 def test_a_cpu_without_better_instructions(monkeypatch: pytest.MonkeyPatch) -> None:

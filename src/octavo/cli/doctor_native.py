@@ -48,7 +48,7 @@ def format_table() -> Table:
 
     table = plain_table("format", "kept as", "multiplied with")
     for name in sorted(FORMATS):
-        form = packing(name, 256)
+        form = packing(name)
         table.add_row(name, _kept_as(name, form), _activations(form))
     return table
 
@@ -85,7 +85,7 @@ def _kept_as(name: str, form: Weight) -> str:
     from octavo.ops.native.weights import has_packing
 
     if not has_packing(name):
-        return "dequantised, then 8 bits: no packed form of its own"
+        return f"{_form(form)}, through float32: no packed form of its own"
     return _form(form)
 
 

@@ -8,6 +8,7 @@ I and O input and output features, C columns of a merged output, P rotary pairs,
 from __future__ import annotations
 
 import ctypes
+import logging
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,13 +26,15 @@ from octavo.ops.native.memory import Arena
 from octavo.ops.native.program import ACTIVATION_OP, Immediate, Instruction, Recording, Replay
 from octavo.ops.native.rewrite import rewrite
 from octavo.ops.native.sample import NativeSampler
-from octavo.ops.native.weights import PackedWeight, Segment, pack_matrix, packed_bytes
+from octavo.ops.native.weights import PackedWeight, Segment, fallback_reason, pack_matrix, packed_bytes
 from octavo.quant.dequantize import dequantize
 from octavo.quant.formats import FORMATS
 from octavo.quant.raw import RawWeight
 
 DTYPE = "bfloat16"  # what matrix products take in when the checkpoint is not quantised; sums are float32
 TILE = 16  # tokens in the lanes of the cache's keys
+
+log = logging.getLogger(__name__)
 
 
 class NativeBackend:
@@ -64,6 +67,7 @@ class NativeBackend:
         self._kv_dtype = KV_DTYPES[kv_dtype]
         self._quantize = quantize
         self._arena = Arena()
+        self._explained: set[str] = set()  # formats whose fallback has been logged
         self._sampler = NativeSampler(self._library, self._team, self.threads)
         self._sink: Immediate | Recording = Immediate(self._library, self._team)
 
@@ -105,6 +109,7 @@ class NativeBackend:
 
     def pack(self, parts: list[RawWeight]) -> PackedWeight | np.ndarray:
         if len(parts[0].shape) > 1:
+            self._explain({part.format for part in parts})
             return pack_matrix(parts, self._arena, self.threads, self._quantize)
         vector = np.empty(sum(part.shape[0] for part in parts), np.float32)
         row = 0
@@ -216,6 +221,13 @@ class NativeBackend:
         finally:
             self._sink = immediate
         return Replay(self._library, self._team, rewrite(recording.instructions, result.buffer), result)
+
+    def _explain(self, formats: set[str]) -> None:
+        """Say once per format that it is not kept as it is."""
+        for format in sorted(formats - self._explained):
+            self._explained.add(format)
+            if (reason := fallback_reason(format)) is not None:
+                log.warning("%s", reason)
 
     def _linear(self, x_TI: Rows, segment: Segment, out_TO: Rows, bias_O: np.ndarray | None) -> None:
         """Bring the input into the form that the weight wants, then multiply."""

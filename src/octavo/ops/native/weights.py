@@ -1,11 +1,10 @@
 """Packed weights: checkpoint parts stacked along output features, each in the packed form of its format. The packing
-itself is the native library's; formats it has none for are dequantised and quantised anew to 8 bits.
+itself is the native library's; formats it has none for are dequantised first (see `fallback_reason`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -22,10 +21,7 @@ PANEL_ROWS = 16
 FALLBACK = abi.Weight(kind=abi.KIND_CODES, bits=8, group=32, has_min=0, zero=128)
 # By the target of --quantize, which applies to matrices of plain formats.
 TARGETS = {"q8": FALLBACK, "q4": abi.Weight(kind=abi.KIND_CODES, bits=4, group=32, has_min=1, zero=0)}
-PLAIN = ("f32", "f16", "bf16", "f64")
 ROWS_AT_ONCE = 256  # dequantised together: bounds the float32 copy
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +42,34 @@ class PackedWeight:
     columns: int
 
 
-def packing(format: str, columns: int, quantize: str | None = None) -> abi.Weight:
+def packing(format: str, quantize: str | None = None) -> abi.Weight:
     """The packed form of a checkpoint format; rows and sizes still to be filled in."""
-    struct = abi.Weight()
-    if quantize is not None and format in PLAIN and columns % 32 == 0:
+    if quantize is not None and FORMATS[format].plain:
         return _like(TARGETS[quantize])
+    struct = abi.Weight()
     if load_library().octavo_packing_of(FORMATS[format].ggml, ctypes.byref(struct)) == 0:
         return struct
-    return _like(FALLBACK)
+    return packing("f32") if FORMATS[format].plain else _like(FALLBACK)
+
+
+def has_packing(format: str) -> bool:
+    """Whether the library packs the format as it is."""
+    return bool(load_library().octavo_packing_of(FORMATS[format].ggml, ctypes.byref(abi.Weight())) == 0)
+
+
+def fallback_reason(format: str) -> str | None:
+    """What becomes of a format that the library does not pack as it is, and why; None for one that it does."""
+    if has_packing(format):
+        return None
+    kept = "float32, the widest there is" if FORMATS[format].plain else "8 bits, which loses next to nothing"
+    return f"{format} has no packed form of its own here: its matrices are kept in {kept}, and take more memory"
 
 
 def packed_bytes(format: str, shape: tuple[int, ...], quantize: str | None = None) -> int:
     """Memory that a tensor of a checkpoint takes once packed."""
     if len(shape) < 2:
         return 4 * int(np.prod(shape, dtype=np.int64))
-    struct = packing(format, shape[-1], quantize)
+    struct = packing(format, quantize)
     struct.rows, struct.columns = shape
     return int(load_library().octavo_weight_layout(ctypes.byref(struct)))
 
@@ -86,7 +95,7 @@ def _groups(parts: list[RawWeight]) -> list[list[RawWeight]]:
 
 def _pack_segment(parts: list[RawWeight], arena: Arena, threads: int, first_row: int, quantize: str | None) -> Segment:
     library = load_library()
-    struct = packing(parts[0].format, parts[0].shape[1], quantize)
+    struct = packing(parts[0].format, quantize)
     struct.rows, struct.columns = sum(part.shape[0] for part in parts), parts[0].shape[1]
     memory = arena.take(library.octavo_weight_layout(ctypes.byref(struct)))
     struct.data = memory.ctypes.data
@@ -100,10 +109,8 @@ def _pack_segment(parts: list[RawWeight], arena: Arena, threads: int, first_row:
 def _pack_part(struct: abi.Weight, part: RawWeight, first_row: int, threads: int, quantize: str | None) -> None:
     """Whole panels per thread; the library releases the interpreter meanwhile."""
     rows = part.shape[0]
-    anew = (quantize is not None and part.format in PLAIN) or not has_packing(part.format)
-    if anew and quantize is None:
-        log.warning("%s: %s has no packed form of its own; it is kept in 8 bits", part.name, part.format)
-    pack = _quantize_rows if anew else _pack_rows
+    as_it_is = has_packing(part.format) and (quantize is None or not FORMATS[part.format].plain)
+    pack = _pack_rows if as_it_is else _pack_through_floats
     share = -(-rows // (threads * ROWS_AT_ONCE)) * ROWS_AT_ONCE
     starts = range(0, rows, share)
     if len(starts) == 1:
@@ -128,18 +135,19 @@ def _pack_rows(struct: abi.Weight, part: RawWeight, first_row: int, start: int, 
     assert done == 0, f"octavo_packing_of promised a packing of {part.format}"
 
 
-def _quantize_rows(struct: abi.Weight, part: RawWeight, first_row: int, start: int, end: int) -> None:
+def _pack_through_floats(struct: abi.Weight, part: RawWeight, first_row: int, start: int, end: int) -> None:
+    """Dequantise, then round to the codes of `struct`, or keep the floats where it is of that kind."""
     for at in range(start, end, ROWS_AT_ONCE):
         count = min(ROWS_AT_ONCE, end - at)
         rows = np.empty((count, part.shape[1]), np.float32)
         piece = RawWeight(part.name, part.file, part.format, rows.shape, part.data[at : at + count])
         dequantize(piece, out=rows)
-        load_library().octavo_quantize_rows(ctypes.byref(struct), rows.ctypes.data, first_row + at, count)
-
-
-def has_packing(format: str) -> bool:
-    """Whether the library packs the format as it is; others are quantised anew (see `packing`)."""
-    return bool(load_library().octavo_packing_of(FORMATS[format].ggml, ctypes.byref(abi.Weight())) == 0)
+        if struct.kind == abi.KIND_F32:
+            whole = RawWeight(part.name, part.file, "f32", rows.shape, rows.view(np.uint8))
+            _pack_rows(struct, whole, first_row + at, 0, count)
+            continue
+        done = load_library().octavo_quantize_rows(ctypes.byref(struct), rows.ctypes.data, first_row + at, count)
+        assert done == 0, "rows are rounded to a packing that octavo_quantize_rows does not know"
 
 
 def _like(struct: abi.Weight) -> abi.Weight:
