@@ -94,3 +94,16 @@ def test_a_terminated_measurement_leaves_no_server(tiny_model: TinyModel, octavo
     assert process.returncode == 130
     _, alive = psutil.wait_procs(started, timeout=10)
     assert not alive
+
+
+def test_start_tells_how_long_and_how_idle(tiny_model: TinyModel, tmp_path: Path) -> None:
+    """On the backend of choice, with two threads: a team that has nothing to do must sleep."""
+    report_file = tmp_path / "start.json"
+    arguments = ["bench", "start", str(tiny_model("llama")), *SMALL, "--threads", "2", "--runs", "1", "--idle", "3"]
+    result = CliRunner().invoke(app, [*arguments, "--json", str(report_file)])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(report_file.read_text())
+    assert 0 < figures["address_s"] < figures["first_token_s"] < 20
+    assert figures["peak_rss_bytes"] > 50 * 2**20
+    assert figures["idle_cpu"] < 0.01
+    assert "to the first token" in result.stdout

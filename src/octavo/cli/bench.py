@@ -1,4 +1,4 @@
-"""`octavo bench step|decode|perplexity|serve|compare`: what they say on the terminal and as JSON. `bench/` measures."""
+"""`octavo bench step|decode|perplexity|start|serve|compare`: what they show, and say as JSON. `bench/` measures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from octavo.core.engine import Engine
 
 app = typer.Typer(
-    help="Measure the scheduler, decoding, accuracy, a server under load, or other engines beside Octavo.",
+    help="Measure the scheduler, decoding, accuracy, a server's start, its load, or other engines beside Octavo.",
     no_args_is_help=True,
 )
 app.command("compare")(compare)
@@ -111,6 +111,33 @@ def perplexity(
     table.add_row("tokens scored", f"{figures.scored}, in windows of {window}")
     table.add_row("fingerprint of the tokens", figures.fingerprint)
     print_table(f"{engine.model}: {figures.backend} backend, {figures.dtype}, KV {engine.kv_dtype}", table)
+    _write_json(json, figures)
+
+
+@app.command()
+@configured(model="argument")
+def start(
+    engine: EngineConfig,
+    runs: Annotated[int, typer.Option(help="How often a server is started.", min=1)] = 5,
+    idle: Annotated[float, typer.Option(help="Seconds over which each then idles.", min=0.1)] = 3.0,
+    json: JsonFile = None,
+) -> None:
+    """Measure the time from `octavo serve` to the first token, its memory, and its CPU when idle; medians."""
+    from octavo.bench.start import bench_start
+
+    with counted_progress() as progress:
+        figures = bench_start(
+            arguments_of(engine),
+            runs=runs,
+            idle_s=idle,
+            track=lambda numbers: progress.track(numbers, description="starting"),
+        )
+    table = plain_table("", "")
+    table.add_row("to the address", f"{figures.address_s:.2f} s")
+    table.add_row("to the first token", f"{figures.first_token_s:.2f} s")
+    table.add_row("peak memory", format_bytes(figures.peak_rss_bytes))
+    table.add_row("CPU when idle", f"{figures.idle_cpu:.2%} of a core")
+    print_table(f"{engine.model}: {figures.runs} starts, medians", table)
     _write_json(json, figures)
 
 
