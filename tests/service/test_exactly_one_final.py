@@ -119,7 +119,7 @@ class Scenario:
         return self.client.state == "dead"
 
     def spawn(
-        self, start: Start, on_message: Callable[[FromEngine], None], on_exit: Callable[[int], None]
+        self, start: Start, on_message: Callable[[FromEngine], None], on_exit: Callable[[int], None], child: None
     ) -> ScriptedProcess:
         self.process = ScriptedProcess(start, on_message, on_exit)
         return self.process

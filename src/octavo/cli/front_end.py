@@ -14,6 +14,7 @@ from octavo.config import EngineConfig, ServerConfig, parse_bytes
 
 if TYPE_CHECKING:
     from octavo.server.deps import Deps
+    from octavo.service.early import EarlyEngine
 
 ENGINE_FACTORY = "octavo.build:build_engine"
 
@@ -23,7 +24,12 @@ def default_name(model: str, path: Path) -> str:
     return path.name.removesuffix(".gguf") if Path(model).exists() else model
 
 
-def front_end(engine: EngineConfig, server: ServerConfig, progress: Callable[[str, int, int], None]) -> Deps:
+def front_end(
+    engine: EngineConfig,
+    server: ServerConfig,
+    progress: Callable[[str, int, int], None],
+    early: EarlyEngine | None = None,
+) -> Deps:
     """Fetch the model if it is not here, and read its text; `progress(label, done, total)` hears of both and later
     of the engine's loading. StoreError, CheckpointError or UnsupportedModel. Without numpy: weights stay out."""
     from octavo.checkpoint.store import Store, default_store_dir
@@ -35,7 +41,7 @@ def front_end(engine: EngineConfig, server: ServerConfig, progress: Callable[[st
     text = load_text(path)
     # The fields of build.BuildOrder, which lives beyond numpy.
     order = {"config": msgspec.to_builtins(engine), "path": str(path), "eos_ids": sorted(text.eos_ids)}
-    client = EngineClient(ENGINE_FACTORY, order, on_progress=progress, queue=engine.queue)
+    client = EngineClient(ENGINE_FACTORY, order, on_progress=progress, queue=engine.queue, early=early)
     return Deps(
         client=client,
         text=text,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from octavo.cli.console import diagnostics, output, plain_table, print_table
+from octavo.cli.front_end import ENGINE_FACTORY, front_end
 from octavo.cli.options import configured
 from octavo.config import EngineConfig, ServerConfig
 from octavo.progress import LoadBar
@@ -28,21 +29,22 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an address to listen on, a
 @configured(model="argument")
 def serve(engine: EngineConfig, server: ServerConfig) -> None:
     """Serve a model over HTTP to any OpenAI client."""
-    from octavo.server.run import listen, run_server
+    from octavo.service.early import EarlyEngine
 
-    listener = listen(server.host, server.port)
-    with listener, ExitStack() as loading:
-        from octavo.cli.front_end import front_end
+    with EarlyEngine(ENGINE_FACTORY) as early:  # first of all: its imports take as long as ours
+        from octavo.server.run import listen, run_server
 
-        bar = loading.enter_context(LoadBar())
-        deps = front_end(engine, server, bar.update)
+        listener = listen(server.host, server.port)
+        with listener, ExitStack() as loading:
+            bar = loading.enter_context(LoadBar())
+            deps = front_end(engine, server, bar.update, early)
 
-        def announce(resolved: Resolved) -> None:
-            loading.close()
-            _print_plan(deps.model, resolved)
-            _print_address(deps.model, _address(listener))
+            def announce(resolved: Resolved) -> None:
+                loading.close()
+                _print_plan(deps.model, resolved)
+                _print_address(deps.model, _address(listener))
 
-        run_server(deps, listener, drain_s=server.drain, on_ready=announce, on_drain=_say_draining)
+            run_server(deps, listener, drain_s=server.drain, on_ready=announce, on_drain=_say_draining)
 
 
 def _print_plan(model: str, resolved: Resolved) -> None:

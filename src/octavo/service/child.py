@@ -7,11 +7,13 @@ parent is, even in the middle of a long step. It sleeps in read() and touches no
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import importlib
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -37,12 +39,17 @@ Mail = SimpleQueue[bytes]
 
 
 def main() -> NoReturn:
-    """Serve the parent at the other end of standard input and output until that end closes."""
+    """Serve the parent at the other end of standard input and output until that end closes. Modules named as arguments
+    are imported meanwhile."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the front end decides what Ctrl-C means
     faulthandler.enable()  # a crash in native code shows where it happened
     incoming, outgoing = _take_pipe()
     mail: Mail = SimpleQueue()
     threading.Thread(target=_collect_mail, args=(incoming, mail), name="mail", daemon=True).start()
+
+    for module in sys.argv[1:]:
+        with contextlib.suppress(Exception):  # _build meets it again, and tells
+            importlib.import_module(module)
 
     def send(message: FromEngine) -> None:
         try:

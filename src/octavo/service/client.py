@@ -19,6 +19,7 @@ from octavo.config import Resolved
 from octavo.core.engine import Stats
 from octavo.errors import EngineDied, EngineUnavailable, InvalidRequest, OctavoError, QueueFull
 from octavo.service.blame import given_up, may_have_caused, sendable
+from octavo.service.early import EarlyEngine
 from octavo.service.error_info import describe, revive
 from octavo.service.flight import Flight
 from octavo.service.messages import Abort, Fatal, FromEngine, Outputs, Progress, Ready, Start, Submit
@@ -36,7 +37,8 @@ _log = logging.getLogger(__name__)
 class EngineClient:
     """`factory` ("module:function") builds the engine from `payload` (builtins only) in a process of its own; it takes
     (payload, progress) and returns (Engine, Resolved). `on_progress(label, done, total)` hears how loading goes.
-    `queue` bounds the requests that wait for an engine that loads; once loaded, its own limit holds.
+    `queue` bounds the requests that wait for an engine that loads; once loaded, its own limit holds. `early` is a
+    process for the first engine, spawned before.
 
     Every request that submit() takes ends with exactly one final Output per choice, whatever happens.
     """
@@ -48,6 +50,7 @@ class EngineClient:
         *,
         on_progress: Callable[[str, int, int], None] | None = None,
         queue: int = 1024,
+        early: EarlyEngine | None = None,
     ) -> None:
         self.resolved: Resolved | None = None
         self.load_s: float | None = None
@@ -55,6 +58,7 @@ class EngineClient:
         self._start = Start(factory, payload)
         self._on_progress = on_progress
         self._queue = queue
+        self._early = early
         self._state: State = "loading"
         self._failure: OctavoError | None = None  # why the state is dead
         self._draining = False
@@ -271,7 +275,8 @@ class EngineClient:
         self._end_all(describe(EngineUnavailable(f"the engine is gone: {error}")))
 
     def _spawn(self) -> None:
-        self._process = EngineProcess(self._start, self._on_message, self._on_exit)
+        child = None if self._early is None else self._early.take()
+        self._process = EngineProcess(self._start, self._on_message, self._on_exit, child)
 
     def _change(self, state: State) -> None:
         self._state = state

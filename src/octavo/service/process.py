@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 
 class EngineProcess:
-    """Spawns on construction; EngineUnavailable if the operating system refuses.
+    """Spawns on construction, unless it is given a `child` (see `spawn`); EngineUnavailable if the operating system
+    refuses.
 
     `on_message(message)` for each message, then `on_exit(returncode)` once; never during a call.
     """
@@ -39,13 +40,14 @@ class EngineProcess:
         start: Start,
         on_message: Callable[[FromEngine], None],
         on_exit: Callable[[int], None],
+        child: subprocess.Popen[bytes] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_message = on_message
         self._on_exit = on_exit
         self._exited = asyncio.Event()
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
-        self._child = _spawn()
+        self._child = child or spawn(start.factory)
         self._threads = [
             threading.Thread(target=self._read, name="engine-reader", daemon=True),
             threading.Thread(target=self._write, name="engine-writer", daemon=True),
@@ -108,15 +110,16 @@ class EngineProcess:
         return True
 
 
-def _spawn() -> subprocess.Popen[bytes]:
-    """A fresh interpreter that imports from where this one does; docs/decisions/008 says why not multiprocessing.
+def spawn(factory: str) -> subprocess.Popen[bytes]:
+    """A fresh interpreter that imports from where this one does, and the module of `factory` before it is told to; see
+    docs/decisions/008 for why it is not multiprocessing's.
 
     It inherits standard error and no other descriptor. Its own session keeps the terminal's Ctrl-C away from it.
     """
     import_path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     try:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "octavo.service.child"],
+            [sys.executable, "-P", "-m", "octavo.service.child", factory.partition(":")[0]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,

@@ -1,0 +1,49 @@
+"""A child spawned before it is known what it shall load: used once, and never left behind."""
+
+from pathlib import Path
+from subprocess import TimeoutExpired
+
+import psutil
+import pytest
+from sim_client import FACTORY, alone, ask, read_one
+
+from octavo.service.client import EngineClient
+from octavo.service.early import EarlyEngine
+from octavo.service.process import spawn
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_first_engine_is_the_early_one_and_the_next_is_not() -> None:
+    request = ask()
+    with EarlyEngine(FACTORY) as early:
+        (child,) = (process.pid for process in psutil.Process().children() if "octavo.sim.build" in process.cmdline())
+        client = EngineClient(FACTORY, {}, early=early)
+        await client.start()
+        await client.ready()
+        assert client.pid == child
+        psutil.Process(child).kill()
+        assert (await read_one(client.submit(request))).is_whole(alone(request), 3)
+        assert client.pid != child
+        await client.close()
+    assert not psutil.pid_exists(child)
+
+
+def test_a_child_that_nobody_took_leaves() -> None:
+    with EarlyEngine(FACTORY):
+        (child,) = psutil.Process().children()
+        assert child.is_running()
+    assert not psutil.pid_exists(child.pid)
+
+
+async def test_it_imports_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "leaves_a_trace.py").write_text("import pathlib\npathlib.Path(__file__).with_suffix('.done').touch()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with spawn("leaves_a_trace:build") as child:
+        assert child.stdin is not None
+        for _ in range(200):
+            if (tmp_path / "leaves_a_trace.done").exists():
+                break
+            with pytest.raises(TimeoutExpired):
+                child.wait(0.05)
+    assert (tmp_path / "leaves_a_trace.done").exists()
