@@ -22,6 +22,7 @@ FALLBACK = abi.Weight(kind=abi.KIND_CODES, bits=8, group=32, has_min=0, zero=128
 # By the target of --quantize, which applies to matrices of plain formats.
 TARGETS = {"q8": FALLBACK, "q4": abi.Weight(kind=abi.KIND_CODES, bits=4, group=32, has_min=1, zero=0)}
 ROWS_AT_ONCE = 256  # dequantised together: bounds the float32 copy
+SHARED_BYTES = 4 << 20  # of a smaller matrix the threads take longer to start than to pack it
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +108,12 @@ def _pack_segment(parts: list[RawWeight], arena: Arena, threads: int, first_row:
 
 
 def _pack_part(struct: abi.Weight, part: RawWeight, first_row: int, threads: int, quantize: str | None) -> None:
-    """Whole panels per thread; the library releases the interpreter meanwhile."""
+    """Whole panels per thread, if it is large enough; the library releases the interpreter meanwhile."""
     rows = part.shape[0]
     as_it_is = has_packing(part.format) and (quantize is None or not FORMATS[part.format].plain)
     pack = _pack_rows if as_it_is else _pack_through_floats
+    if part.data.nbytes < SHARED_BYTES:
+        threads = 1
     share = -(-rows // (threads * ROWS_AT_ONCE)) * ROWS_AT_ONCE
     starts = range(0, rows, share)
     if len(starts) == 1:
