@@ -35,7 +35,7 @@ def test_the_commands_are_those_of_the_readme() -> None:
     names = {" ".join(words) for words, _ in COMMANDS}
     assert names == {
         *("serve", "chat", "run", "pull", "list", "rm", "doctor"),
-        *("bench step", "bench decode", "bench serve", "bench compare"),
+        *("bench step", "bench decode", "bench perplexity", "bench start", "bench serve", "bench compare"),
     }
 
 

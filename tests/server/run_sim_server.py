@@ -11,7 +11,8 @@ from sim_server import ASCII_VOCAB, FACTORY, MODEL, tiny_text
 
 from octavo.errors import OctavoError
 from octavo.server.deps import Deps
-from octavo.server.run import listen, run_server
+from octavo.server.listen import listen
+from octavo.server.run import run_server
 from octavo.service.client import EngineClient
 from octavo.sim.build import SimSpec
 

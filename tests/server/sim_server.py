@@ -17,7 +17,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 
 from octavo.server.app import create_app
 from octavo.server.deps import Deps
-from octavo.server.run import listen
+from octavo.server.listen import listen
 from octavo.service.client import EngineClient
 from octavo.sim.lone import lone_run
 from octavo.sim.model import FakeModel

@@ -18,7 +18,7 @@ import sse
 from sim_server import MODEL, lone_text
 
 from octavo.errors import ConfigError
-from octavo.server.run import listen
+from octavo.server.listen import listen
 
 PROGRAM = Path(__file__).with_name("run_sim_server.py")
 

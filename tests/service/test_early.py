@@ -47,3 +47,16 @@ async def test_it_imports_before_it_is_told(tmp_path: Path, monkeypatch: pytest.
             with pytest.raises(TimeoutExpired):
                 child.wait(0.05)
     assert (tmp_path / "leaves_a_trace.done").exists()
+
+
+async def test_one_that_dies_before_it_is_taken_is_replaced() -> None:
+    request = ask()
+    with EarlyEngine(FACTORY) as early:
+        client = EngineClient(FACTORY, {}, early=early)
+        (child,) = psutil.Process().children()
+        child.kill()
+        await client.start()
+        await client.ready()
+        assert client.pid != child.pid
+        assert (await read_one(client.submit(request))).is_whole(alone(request), 3)
+        await client.close()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from octavo.errors import CheckpointError
 
+KEPT_BYTES = 16 << 20  # of what was viewed last; a loaded model would else stay in this process twice until the end
+
 
 class MappedFile:
     """The bytes of `path`. Pages are read when touched and can be dropped by the system at any time."""
@@ -27,6 +29,7 @@ class MappedFile:
         except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
             raise CheckpointError(f"{path}: cannot be read: {error}") from error
         self.size = len(self._map)
+        self._viewed = 0  # bytes since pages were last let go
 
     @property
     def bytes(self) -> mmap.mmap:
@@ -34,7 +37,12 @@ class MappedFile:
         return self._map
 
     def view(self, start: int, length: int) -> memoryview:
-        """`length` bytes from `start` on, without a copy."""
+        """`length` bytes from `start` on, without a copy. Lets pages that earlier views have read go now and then; they
+        are the system's to keep, and come back when touched."""
+        if self._viewed > KEPT_BYTES and hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._viewed = 0
+        self._viewed += length
         return memoryview(self._map)[start : start + length]
 
     def close(self) -> None:

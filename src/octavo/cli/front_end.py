@@ -33,7 +33,6 @@ def front_end(
     """Fetch the model if it is not here, and read its text; `progress(label, done, total)` hears of both and later
     of the engine's loading. StoreError, CheckpointError or UnsupportedModel. Without numpy: weights stay out."""
     from octavo.checkpoint.store import Store, default_store_dir
-    from octavo.server.deps import Deps
     from octavo.service.client import EngineClient
     from octavo.text.load import load_text
 
@@ -42,6 +41,9 @@ def front_end(
     # The fields of build.BuildOrder, which lives beyond numpy.
     order = {"config": msgspec.to_builtins(engine), "path": str(path), "eos_ids": sorted(text.eos_ids)}
     client = EngineClient(ENGINE_FACTORY, order, on_progress=progress, queue=engine.queue, early=early)
+
+    from octavo.server.deps import Deps  # while an early engine loads
+
     return Deps(
         client=client,
         text=text,

@@ -29,22 +29,22 @@ EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # an address to listen on, a
 @configured(model="argument")
 def serve(engine: EngineConfig, server: ServerConfig) -> None:
     """Serve a model over HTTP to any OpenAI client."""
+    from octavo.server.listen import listen
     from octavo.service.early import EarlyEngine
 
-    with EarlyEngine(ENGINE_FACTORY) as early:  # first of all: its imports take as long as ours
-        from octavo.server.run import listen, run_server
+    # In this order: the engine imports while we read the model's text, and loads while we import what we serve with.
+    with listen(server.host, server.port) as listener, EarlyEngine(ENGINE_FACTORY) as early, ExitStack() as loading:
+        bar = loading.enter_context(LoadBar())
+        deps = front_end(engine, server, bar.update, early)
 
-        listener = listen(server.host, server.port)
-        with listener, ExitStack() as loading:
-            bar = loading.enter_context(LoadBar())
-            deps = front_end(engine, server, bar.update, early)
+        from octavo.server.run import run_server
 
-            def announce(resolved: Resolved) -> None:
-                loading.close()
-                _print_plan(deps.model, resolved)
-                _print_address(deps.model, _address(listener))
+        def announce(resolved: Resolved) -> None:
+            loading.close()
+            _print_plan(deps.model, resolved)
+            _print_address(deps.model, _address(listener))
 
-            run_server(deps, listener, drain_s=server.drain, on_ready=announce, on_drain=_say_draining)
+        run_server(deps, listener, drain_s=server.drain, on_ready=announce, on_drain=_say_draining)
 
 
 def _print_plan(model: str, resolved: Resolved) -> None:

@@ -1,4 +1,4 @@
-"""Run the application under uvicorn: the listening socket, signals, draining, and the end. Prints nothing: what the
+"""Run the application under uvicorn: signals, draining, and the end. Prints nothing: what the
 user should know goes to callbacks.
 """
 
@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
 import socket
 import sys
 from collections.abc import Callable
@@ -16,34 +14,13 @@ from functools import partial
 import uvicorn
 
 from octavo.config import Resolved
-from octavo.errors import ConfigError, OctavoError
+from octavo.errors import OctavoError
 from octavo.server.app import create_app
 from octavo.server.deps import Deps
+from octavo.server.listen import BACKLOG
 
-BACKLOG = 2048
 # After the drain, what still hangs is a client that does not read its last bytes.
 LAST_BYTES_S = 2
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 lets the system choose. Do this before loading anything.
-
-    Raises ConfigError, naming host and port and what to do, when the address cannot be had.
-    """
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (OSError, UnicodeError) as error:  # UnicodeError: what can be no name
-        raise ConfigError(f"--host {host} is no address of this machine: {error}") from error
-    listener = socket.socket(family, kind, protocol)
-    try:
-        if os.name == "posix":
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise ConfigError(_why_not(error, host, port)) from error
-    return listener
 
 
 def run_server(
@@ -138,14 +115,6 @@ class _DrainingServer(uvicorn.Server):
         if not await self.deps.client.drain(self._drain_s):
             await self.deps.client.close()  # each answer under way ends with an error
         self.should_exit = True
-
-
-def _why_not(error: OSError, host: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is in use: stop the program that uses it, or choose another with --port"
-    if error.errno == errno.EACCES:
-        return f"port {port} may not be used by this user: choose one above 1023 with --port"
-    return f"cannot listen on {host}, port {port}: {error.strerror}"
 
 
 def _allow_many_connections() -> None:

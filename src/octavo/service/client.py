@@ -38,7 +38,7 @@ class EngineClient:
     """`factory` ("module:function") builds the engine from `payload` (builtins only) in a process of its own; it takes
     (payload, progress) and returns (Engine, Resolved). `on_progress(label, done, total)` hears how loading goes.
     `queue` bounds the requests that wait for an engine that loads; once loaded, its own limit holds. `early` is a
-    process for the first engine, spawned before.
+    process for the first engine, spawned before; it begins to load at once.
 
     Every request that submit() takes ends with exactly one final Output per choice, whatever happens.
     """
@@ -59,6 +59,8 @@ class EngineClient:
         self._on_progress = on_progress
         self._queue = queue
         self._early = early
+        if early is not None:
+            early.order(self._start)
         self._state: State = "loading"
         self._failure: OctavoError | None = None  # why the state is dead
         self._draining = False

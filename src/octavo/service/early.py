@@ -1,13 +1,19 @@
 """EarlyEngine: an engine process spawned before it is known what it shall load, so that its interpreter starts and
-imports while the front end does the same. Who never gets to use it, ends it.
+imports while the front end does the same, and that loads while the front end imports what it serves with. Who never
+gets to use it, ends it.
 """
 
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
+from octavo.service.frames import write_frame
+from octavo.service.messages import Start
 from octavo.service.process import spawn
 
 
@@ -17,6 +23,13 @@ class EarlyEngine:
 
     def __init__(self, factory: str) -> None:
         self._child: subprocess.Popen[bytes] | None = spawn(factory)
+
+    def order(self, start: Start) -> None:
+        """Tell it what to load. What it says in return waits in the pipe for the taker."""
+        assert self._child is not None
+        assert self._child.stdin is not None
+        with suppress(BrokenPipeError):  # it has died, which the taker sees
+            write_frame(self._child.stdin.fileno(), msgspec.msgpack.encode(start))
 
     def take(self) -> subprocess.Popen[bytes] | None:
         """The child, whose end is then the taker's business; None from the second time on."""

@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 
 class EngineProcess:
-    """Spawns on construction, unless it is given a `child` (see `spawn`); EngineUnavailable if the operating system
-    refuses.
+    """Spawns on construction, unless it is given a `child` (see `spawn`) that has its `start` already;
+    EngineUnavailable if the operating system refuses.
 
     `on_message(message)` for each message, then `on_exit(returncode)` once; never during a call.
     """
@@ -54,7 +54,8 @@ class EngineProcess:
         ]
         for thread in self._threads:
             thread.start()
-        self.post(start)
+        if child is None:
+            self.post(start)
 
     @property
     def pid(self) -> int:
