@@ -15,7 +15,8 @@ struct Worker {
 constexpr size_t kScratchBytes = size_t{1} << 20;
 
 struct Kernel {
-    // Any number of tasks; the same number from every worker. Tasks of one op run concurrently in any order.
+    // How many tasks there are. Called once, before any of them begins: the place to prepare what all of them read.
+    // Tasks of one op run concurrently in any order.
     int (*tasks)(const octavo_op& op, const octavo_step& step, int threads);
     void (*run)(const octavo_op& op, const octavo_step& step, int task, Worker& worker);
 };

@@ -114,8 +114,8 @@ OCTAVO_API int64_t octavo_kv_block_bytes(int32_t dtype, int32_t block_size, int3
 /* What is stored in `count` slots, as float32 [count, K, H] each; for tests and for looking into a cache. */
 OCTAVO_API void octavo_kv_read(const octavo_kv* kv, const int32_t* slot, int32_t count, float* key, float* value);
 
-/* Bytes that octavo_op.scratch of ATTENTION and its JOIN must have, 64-byte aligned, at most 64 MiB: for steps of up to max_tokens
- * tokens whose sequences are up to max_len long. All layers may share it. */
+/* Bytes that octavo_op.scratch of ATTENTION and its JOIN must have, 64-byte aligned: for steps of up to max_tokens tokens, and as many
+ * rows, whose sequences are up to max_len long. At most 64 MiB and 16 bytes a row. All layers may share it. */
 OCTAVO_API int64_t octavo_attention_scratch_bytes(int32_t max_tokens, int32_t heads, int32_t head_dim, int32_t max_len);
 
 /* ---- ops ---- */

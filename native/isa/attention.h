@@ -148,14 +148,18 @@ class UnitWalk {
     const int readers_;
 };
 
-inline int attention_tasks(const octavo_op& op, const octavo_step& step, int threads) { return AttentionPlan(op, step, threads).tasks(); }
+inline int attention_tasks(const octavo_op& op, const octavo_step& step, int threads) {
+    AttentionPlan plan(op, step);
+    plan.lay(threads);
+    return plan.tasks();
+}
 
 inline void attention(const octavo_op& op, const octavo_step& step, int task, Worker& worker) {
     struct Piece {
         RowWork work;
         Unit unit;
     };
-    const AttentionPlan plan(op, step, worker.threads);
+    const AttentionPlan plan(op, step);
     auto& desk = *reinterpret_cast<Desk*>(worker.scratch);
     const auto walk = [&](const Piece& piece, const UnitSpan* next) {
         if (op.kv->dtype == OCTAVO_KV_INT8) UnitWalk<Int8Cache>(op, step, plan, piece.work, piece.unit, desk).run(next);

@@ -44,10 +44,10 @@ inline float* reader_head(const octavo_view& view, const octavo_kv& kv, const Ro
     return row(view, token) + int64_t{kv_head * group + reader % group} * kv.head_dim;
 }
 
-inline int attention_join_tasks(const octavo_op& op, const octavo_step& step, int threads) { return AttentionPlan(op, step, threads).joins(); }
+inline int attention_join_tasks(const octavo_op& op, const octavo_step& step, int) { return AttentionPlan(op, step).joins(); }
 
 inline void attention_join(const octavo_op& op, const octavo_step& step, int task, Worker& worker) {
-    const AttentionPlan plan(op, step, worker.threads);
+    const AttentionPlan plan(op, step);
     const KvLayout layout(*op.kv);
     auto* total = reinterpret_cast<float*>(worker.scratch);
     plan.for_join(task, [&](const RowWork& work, const Unit& unit) {
