@@ -97,9 +97,10 @@ def test_a_terminated_measurement_leaves_no_server(tiny_model: TinyModel, octavo
 
 
 def test_start_tells_how_long_and_how_idle(tiny_model: TinyModel, tmp_path: Path) -> None:
-    """On the backend of choice, with two threads: a team that has nothing to do must sleep."""
+    """With two native threads: a team that has nothing to do must sleep."""
     report_file = tmp_path / "start.json"
-    arguments = ["bench", "start", str(tiny_model("llama")), *SMALL, "--threads", "2", "--runs", "1", "--idle", "3"]
+    arguments = ["bench", "start", str(tiny_model("llama")), *SMALL, "--backend", "native", "--threads", "2"]
+    arguments += ["--runs", "1", "--idle", "3"]
     result = CliRunner().invoke(app, [*arguments, "--json", str(report_file)])
     assert result.exit_code == 0, result.output
     figures = json.loads(report_file.read_text())
