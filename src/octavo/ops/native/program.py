@@ -133,5 +133,6 @@ def fill_step(step: abi.Step, batch: Batch) -> None:
 def attention_scratch(limits: StepLimits, q_TNH: Rows) -> np.ndarray:
     """Where attention keeps the parts of rows that several workers share."""
     _, heads, head_dim = q_TNH.shape
-    size = load_library().octavo_attention_scratch_bytes(max(limits.tokens, limits.rows), heads, head_dim, limits.length)
+    tokens = max(limits.tokens, limits.rows)
+    size = load_library().octavo_attention_scratch_bytes(tokens, heads, head_dim, limits.length)
     return huge_memory(size)
