@@ -32,9 +32,10 @@ def test_serve_starts_a_server_loads_it_and_ends_it(tiny_model: TinyModel, tmp_p
     assert report["inter_token"]["p95_ms"] >= report["inter_token"]["p50_ms"] > 0
     engine = report["engine"]
     assert 0.5 < engine["kv_utilisation"] <= 1
+    assert 0 < engine["compute_s"] < report["wall_s"]
     assert engine["preemptions"] == 0
     assert engine["peak_rss_bytes"] > 50 * 2**20
-    for words in ("4 users x 2 requests", "tok/s", "KV utilisation", "peak memory"):
+    for words in ("4 users x 2 requests", "tok/s", "computing", "KV utilisation", "peak memory"):
         assert words in result.stdout
     assert not [child for child in psutil.Process().children(recursive=True) if "serve" in child.cmdline()]
 

@@ -55,6 +55,7 @@ def engine_figures(
     return EngineFigures(
         peak_rss_bytes=peak_rss_bytes,
         kv_utilisation=useful / allocated if useful is not None and allocated else None,
+        compute_s=added("compute_seconds"),
         preemptions=whole("preemptions"),
         hit_tokens=whole("hit_tokens"),
     )

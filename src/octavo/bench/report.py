@@ -23,11 +23,13 @@ class Spread(msgspec.Struct, frozen=True):
 class EngineFigures(msgspec.Struct, frozen=True):
     """What the server said and showed of itself over the load; None where it does not.
 
-    `kv_utilisation` is the time-averaged share of useful among allocated token slots.
+    `kv_utilisation` is the time-averaged share of useful among allocated token slots, `compute_s` the time spent in the
+    model's forward passes.
     """
 
     peak_rss_bytes: int | None = None
     kv_utilisation: float | None = None
+    compute_s: float | None = None
     preemptions: int | None = None
     hit_tokens: int | None = None
 

@@ -234,6 +234,7 @@ def _report_table(report: LoadReport) -> Table:
         "time to first token": f"{times(report.ttft)} (p50 / p95)",
         "between tokens": f"{times(report.inter_token)} (p50 / p95)",
         "peak memory": "n/a" if rss is None else format_bytes(rss),
+        "computing": "n/a" if engine.compute_s is None else f"{engine.compute_s / report.wall_s:.1%} of the time",
         "KV utilisation": show(engine.kv_utilisation, ".1%"),
         "preemptions": show(engine.preemptions, "d"),
         "prefix hits": "n/a" if engine.hit_tokens is None else f"{engine.hit_tokens} tokens",

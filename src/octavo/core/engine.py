@@ -20,7 +20,7 @@ class Stats(msgspec.Struct, array_like=True):
     """A snapshot of the engine. Gauges first, then totals since the start.
 
     The time-averaged share of useful KV memory over any interval is the difference of `useful_slot_seconds`
-    divided by the difference of `allocated_slot_seconds`.
+    divided by the difference of `allocated_slot_seconds`. `compute_seconds` were spent in the model's forward passes.
     """
 
     running: int = 0
@@ -40,6 +40,7 @@ class Stats(msgspec.Struct, array_like=True):
     evictions: int = 0
     finished: int = 0
     aborted: int = 0
+    compute_seconds: float = 0.0
 
 
 class Engine:
@@ -62,6 +63,7 @@ class Engine:
         self._slots_since = clock()
         self._useful_slot_seconds = 0.0
         self._allocated_slot_seconds = 0.0
+        self._compute_seconds = 0.0
 
     @property
     def idle(self) -> bool:
@@ -87,7 +89,9 @@ class Engine:
             outputs = scheduler.take_finals()
         else:
             plan, pending = self._pending.popleft()
-            outputs = scheduler.commit(plan, pending.wait())
+            result = pending.wait()
+            self._compute_seconds += result.compute_s
+            outputs = scheduler.commit(plan, result)
         if self.idle:
             self._account()
             if self._debug:
@@ -117,6 +121,7 @@ class Engine:
             evictions=pool.evictions,
             finished=counters.finished,
             aborted=counters.aborted,
+            compute_seconds=self._compute_seconds,
         )
 
     def _account(self) -> None:

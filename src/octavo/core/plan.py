@@ -67,11 +67,13 @@ class StepPlan(msgspec.Struct, array_like=True):
 class StepResult(msgspec.Struct, array_like=True):
     """Sampled tokens in plan order: for each row with `sample`, the row's own, then one per fork.
 
-    `logprobs` aligns with `tokens`, with None for sequences that did not ask; None when nobody asked.
+    `logprobs` aligns with `tokens`, with None for sequences that did not ask; None when nobody asked. `compute_s`: the
+    seconds that the model's forward pass took, if the runner knows.
     """
 
     tokens: list[int]
     logprobs: list[TokenLogprob | None] | None = None
+    compute_s: float = 0.0
 
 
 class Pending(Protocol):

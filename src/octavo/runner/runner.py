@@ -4,6 +4,7 @@ state and the KV arrays; decides nothing.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from octavo.ops.backend import Array, Backend, KVLayer, StepLimits
 from octavo.runner.batch import BatchBuilder, Draws
 from octavo.runner.sampling import token_logprobs
 from octavo.runner.state import RowState
+from octavo.types import TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +68,19 @@ class ModelRunner:
         if plan.copies:
             self._backend.copy_blocks(self._kv, plan.copies)
         batch, draws = self._builder.build(plan.rows)
+        began = time.perf_counter()
         logits_SV = self._forward(batch)
-        return Finished(self._sample(logits_SV, draws))
+        compute_s = time.perf_counter() - began
+        tokens, logprobs = self._sample(logits_SV, draws)
+        return Finished(StepResult(tokens, logprobs, compute_s))
 
-    def _sample(self, logits_SV: Array, draws: Draws) -> StepResult:
+    def _sample(self, logits_SV: Array, draws: Draws) -> tuple[list[int], list[TokenLogprob | None] | None]:
         """Draw the step's tokens and make them known to the steps that follow."""
         if not draws.row_S.size:
-            return StepResult([])
+            return [], None
         state = self._state
         sampling = state.sampling.batch(draws.row_S, draws.position_S, state.prompt_and_output)
         samples = self._backend.sample(logits_SV, sampling)
         state.append(draws.row_S, draws.position_S, np.asarray(samples.token_S))
         tokens: list[int] = samples.token_S.tolist()
-        return StepResult(tokens, token_logprobs(samples, tokens))
+        return tokens, token_logprobs(samples, tokens)

@@ -36,6 +36,7 @@ COUNTERS = {
     "useful_slot_seconds": ("useful_slot_seconds", "Useful token slots, summed over time."),
     "allocated_slot_seconds": ("allocated_slot_seconds", "Allocated token slots, summed over time."),
     "steps": ("steps", "Steps of the engine."),
+    "compute_seconds": ("compute_seconds", "Seconds spent in the model's forward passes."),
     "prompt_tokens": ("prompt_tokens", "Tokens of admitted prompts, those found in the cache included."),
     "hit_tokens": ("prefix_hit_tokens", "Prompt tokens found in the prefix cache."),
     "generated_tokens": ("generated_tokens", "Tokens drawn."),

@@ -19,6 +19,7 @@ _TOTALS = (
     "evictions",
     "finished",
     "aborted",
+    "compute_seconds",
 )
 
 
