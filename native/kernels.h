@@ -1,6 +1,8 @@
 // How an op plugs in: per ISA level one table of kernels, each with the number of its tasks and a function that runs one.
 #pragma once
 
+#include <algorithm>
+
 #include "octavo.h"
 
 namespace octavo {
@@ -37,6 +39,10 @@ const Kernels* best_kernels(const char* isa);
 inline int rows_of(const octavo_op& op, const octavo_step& step) {
     return op.rows == OCTAVO_TOKENS ? step.tokens : op.rows == OCTAVO_DRAWS ? step.draws : op.rows;
 }
+
+// Where piece `piece` of `pieces` begins, when `things` are cut nearly evenly. The larger pieces come first: if they alternated with
+// smaller ones, two threads that take turns would find all of them with one.
+inline int begin_of(int piece, int pieces, int things) { return things / pieces * piece + std::min(piece, things % pieces); }
 
 inline float* row(const octavo_view& view, int64_t t) { return static_cast<float*>(view.data) + t * view.stride; }
 

@@ -20,9 +20,8 @@ inline int chunk_tasks(const octavo_op& op, const octavo_step& step, int) {
 // each_row(t) for the rows t of chunk `task`.
 template <class EachRow>
 inline void for_rows(const octavo_op& op, const octavo_step& step, int task, EachRow each_row) {
-    const int each = rows_per_chunk(op);
-    const int64_t begin = int64_t{task} * each, end = std::min<int64_t>(begin + each, rows_of(op, step));
-    for (int64_t t = begin; t < end; ++t) each_row(t);
+    const int rows = rows_of(op, step), tasks = chunk_tasks(op, step, 0);
+    for (int64_t t = begin_of(task, tasks, rows), end = begin_of(task + 1, tasks, rows); t < end; ++t) each_row(t);
 }
 
 // body(i, n) for the vectors of a row: n = 16 values from i on, at the end maybe fewer.

@@ -31,9 +31,8 @@ struct Cut {
     int tasks() const { return tokens > 0 ? panel_parts * token_parts : 0; }
 
     Part part(int task) const {
-        const int64_t p = task % panel_parts, t = task / panel_parts;
-        return {static_cast<int>(panels * p / panel_parts), static_cast<int>(panels * (p + 1) / panel_parts),
-                static_cast<int>(tokens * t / token_parts), static_cast<int>(tokens * (t + 1) / token_parts)};
+        const int p = task % panel_parts, t = task / panel_parts;
+        return {begin_of(p, panel_parts, panels), begin_of(p + 1, panel_parts, panels), begin_of(t, token_parts, tokens), begin_of(t + 1, token_parts, tokens)};
     }
 };
 
