@@ -2,15 +2,17 @@
 int8 against bf16, shuffled block tables against contiguous ones. Not a test; run as
 `python tests/native/bench_attention.py [threads]`.
 
-Each figure is the best of many rounds in which the variants alternate: other work on the machine only ever adds time.
-A step's calls are run over several layers' caches, as a model does, so that what one layer reads does not stay in the
-processor's caches for the next round.
+Variants alternate in many rounds. A time is the best of them, because other work on the machine only ever adds to it; a
+ratio is the median of the ratios within rounds, because both sides of a round had the same machine. A step's calls are
+run over several layers' caches, as a model does, so that what one layer reads does not stay in the processor's caches
+for the next round.
 """
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+import statistics
 import sys
 import time
 
@@ -78,14 +80,24 @@ class Program:
         return (time.perf_counter() - start) / len(self.layers.kvs)
 
 
-def best(team: Team, programs: dict[str, Program], rounds: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in programs}
-    names = list(programs)
-    for _ in range(rounds + 1):
-        for name in names:
-            times[name].append(programs[name].seconds(team))
-        names.reverse()  # whoever comes second over the same memory finds a little of it in the cache
-    return {name: min(values[1:]) for name, values in times.items()}
+class Times:
+    """Seconds of one layer by variant, a value for each round."""
+
+    def __init__(self, team: Team, programs: dict[str, Program], rounds: int):
+        self._rounds: dict[str, list[float]] = {name: [] for name in programs}
+        names = list(programs)
+        for number in range(rounds + 1):
+            for name in names:
+                seconds = programs[name].seconds(team)
+                if number > 0:
+                    self._rounds[name].append(seconds)
+            names.reverse()  # whoever comes second over the same memory finds a little of it in the cache
+
+    def best(self) -> dict[str, float]:
+        return {name: min(values) for name, values in self._rounds.items()}
+
+    def ratio(self, name: str, other: str) -> float:
+        return statistics.median(one / two for one, two in zip(self._rounds[name], self._rounds[other], strict=True))
 
 
 def rows_of(lengths: list[int], shuffled: bool, block_size: int = BLOCK) -> tuple[list[Row], int]:
@@ -106,15 +118,13 @@ def decode(team: Team, name: str, lengths: list[int], layers: int, rounds: int) 
         for order in ("contiguous", "shuffled"):
             rows, _ = rows_of(lengths, order == "shuffled")
             programs[f"{kind} {order}"] = Program(caches, Batch(rows, [1] * len(rows), BLOCK))
-    took = best(team, programs, rounds)
-    for variant, seconds in took.items():
+    times = Times(team, programs, rounds)
+    for variant, seconds in times.best().items():
         nbytes = programs[variant].layers.kvs[0].block_bytes / BLOCK * sum(lengths)
         print(f"{name:24s} {variant:18s} {seconds * 1e6:9.1f} us  {nbytes / seconds / 1e9:6.1f} GB/s")
-    print(
-        f"{name:24s} shuffled/contiguous {took['bf16 shuffled'] / took['bf16 contiguous']:.3f} bf16, "
-        f"{took['int8 shuffled'] / took['int8 contiguous']:.3f} int8; "
-        f"int8/bf16 {took['int8 shuffled'] / took['bf16 shuffled']:.3f}"
-    )
+    paged = [times.ratio(f"{kind} shuffled", f"{kind} contiguous") for kind in ("bf16", "int8")]
+    narrow = times.ratio("int8 shuffled", "bf16 shuffled")
+    print(f"{name:24s} shuffled/contiguous {paged[0]:.3f} bf16, {paged[1]:.3f} int8; int8/bf16 {narrow:.3f}")
 
 
 def prefill(team: Team, tokens: int, context: int, rounds: int) -> None:
@@ -124,7 +134,7 @@ def prefill(team: Team, tokens: int, context: int, rounds: int) -> None:
     for kind, dtype in (("bf16", abi.KV_BF16), ("int8", abi.KV_INT8)):
         rows, blocks = rows_of([context], True)
         programs[kind] = Program(Layers(dtype, blocks, 8), Batch(rows, [tokens], BLOCK))
-    for kind, seconds in best(team, programs, rounds).items():
+    for kind, seconds in Times(team, programs, rounds).best().items():
         rate = pairs * HEADS * HEAD_DIM * 4 / seconds / 1e9
         print(f"prefill {tokens} of {context:6d}    {kind:18s} {seconds * 1e6:9.1f} us  {rate:6.0f} GFLOP/s")
 
@@ -134,11 +144,11 @@ def main() -> None:
     with Team(threads) as team:
         prefill(team, 512, 512, 30)
         prefill(team, 512, 4096, 5)
-        decode(team, "decode 1 x 8192", [8192], 16, 10)
-        decode(team, "decode 8 x 8192", [8192] * 8, 4, 5)
-        decode(team, "decode 1 x 4096", [4096], 24, 10)
-        decode(team, "decode 64 x ~230", [100 + 4 * i for i in range(64)], 12, 10)
-        decode(team, "decode 1 x 200", [200], 60, 20)
+        decode(team, "decode 1 x 8192", [8192], 16, 40)
+        decode(team, "decode 8 x 8192", [8192] * 8, 4, 20)
+        decode(team, "decode 1 x 4096", [4096], 24, 40)
+        decode(team, "decode 64 x ~230", [100 + 4 * i for i in range(64)], 12, 40)
+        decode(team, "decode 1 x 200", [200], 60, 40)
 
 
 if __name__ == "__main__":
