@@ -21,10 +21,12 @@ TOKENS_PER_WORD = 2
 
 @dataclass
 class Stub:
-    """`refuse` are body fields answered with 400; `fail_every` n: every n-th stream breaks off half-way."""
+    """`refuse` are body fields answered with 400; `fail_every` n: every n-th stream breaks off half-way; `hang_up`: the
+    connection is closed after a stream, without a word."""
 
     refuse: frozenset[str] = frozenset()
     fail_every: int = 0
+    hang_up: bool = False
     metrics: bool = True
     token_s: float = 0.0
     context_length: int | None = 4096
@@ -93,6 +95,7 @@ def running(stub: Stub) -> Iterator[Stub]:
             self._event({"choices": [], "usage": usage(stub, body)})
             self._chunk(b"data: [DONE]\n\n")
             self._chunk(b"")
+            self.close_connection = stub.hang_up
 
         def _event(self, event: dict[str, Any]) -> None:
             self._chunk(f"data: {json.dumps(event)}\n\n".encode())

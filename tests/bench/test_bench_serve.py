@@ -117,3 +117,10 @@ def test_a_client_keeps_its_connection_between_chats() -> None:
     assert len(first.gaps) == 2
     assert first.started >= started
     assert first.ended <= second.started
+
+
+def test_a_connection_that_the_server_gave_up_between_chats_is_opened_again() -> None:
+    with running(Stub(hang_up=True)) as stub:
+        report = load(stub, users=2, per_user=3)
+    assert report.failed == 0
+    assert len(stub.streams) == 6

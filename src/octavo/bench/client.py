@@ -94,11 +94,23 @@ class Client:
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> http.client.HTTPResponse:
         payload = None if body is None else msgspec.json.encode(body)
-        self._connection.request(method, self._root + path, payload, {"Content-Type": "application/json"})
-        response = self._connection.getresponse()
+        response = self._answer(method, path, payload)
         if response.status >= 300:
             raise ServerRefused(response.status, response.read().decode(errors="replace"))
         return response
+
+    def _answer(self, method: str, path: str, payload: bytes | None) -> http.client.HTTPResponse:
+        """On the kept connection; on a new one where the server has given that up meanwhile, as servers do after a
+        while or a number of requests."""
+        kept = self._connection.sock is not None
+        try:
+            self._connection.request(method, self._root + path, payload, {"Content-Type": "application/json"})
+            return self._connection.getresponse()
+        except ConnectionError:
+            self._connection.close()
+            if not kept:
+                raise
+            return self._answer(method, path, payload)
 
 
 def _note(exchange: Exchange, event: dict[str, Any]) -> None:
