@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from functools import cache
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def load_library() -> ctypes.CDLL:
 
 def _load(path: Path) -> ctypes.CDLL:
     try:
+        _refuse_if_cut_short(path)
         library = ctypes.CDLL(str(path))
         abi = library.octavo_abi()
         for name, (result, arguments) in _FUNCTIONS.items():
@@ -72,3 +74,17 @@ def _load(path: Path) -> ctypes.CDLL:
             f"the native library {path} is of another build (interface {abi}, wanted {ABI}). Install Octavo again"
         )
     return library
+
+
+def _refuse_if_cut_short(path: Path) -> None:
+    """OSError for an ELF file that ends before its section headers, which linkers put last. The system's loader maps
+    such a file all the same, and the process dies of it. Offsets: System V ABI, "ELF header", 64 bits.
+    """
+    with path.open("rb") as file:
+        header = file.read(64)
+    if header[:5] != b"\x7fELF\x02":
+        return  # not Linux's kind, or not a library at all: the loader says so
+    (table,) = struct.unpack_from("<Q", header.ljust(64, b"\0"), 40)
+    entry_bytes, entries = struct.unpack_from("<HH", header.ljust(64, b"\0"), 58)
+    if path.stat().st_size < max(table + entry_bytes * entries, 64):
+        raise OSError("the file is cut short")
