@@ -109,3 +109,17 @@ def test_start_tells_how_long_and_how_idle(tiny_model: TinyModel, tmp_path: Path
     assert figures["peak_rss_bytes"] > 50 * 2**20
     assert figures["idle_cpu"] < 0.01
     assert "to the first token" in result.stdout
+
+
+@pytest.mark.parametrize("command", [["step"], ["decode"], ["perplexity"], ["start"], ["serve"], ["compare"]])
+def test_a_file_that_cannot_be_written_is_told_before_the_measurement(command: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", *command, "--json", str(tmp_path / "absent" / "report.json")])
+    assert result.exit_code == 2
+    assert "there is no directory" in result.output
+
+
+@pytest.mark.parametrize("option", ["--markdown", "--plot"])
+def test_the_other_files_of_a_comparison_too(option: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "compare", option, str(tmp_path / "absent" / "report")])
+    assert result.exit_code == 2
+    assert "there is no directory" in result.output

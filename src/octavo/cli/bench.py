@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from octavo.cli.compare import compare
-from octavo.cli.console import counted_progress, diagnostics, output, plain_table, print_table, write_json
+from octavo.cli.console import JsonFile, counted_progress, diagnostics, output, plain_table, print_table, write_json
 from octavo.cli.options import arguments_of, configured
 from octavo.config import EngineConfig, format_bytes
 from octavo.progress import LoadBar
@@ -29,7 +29,6 @@ app = typer.Typer(
 )
 app.command("compare")(compare)
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the numbers to this file.", dir_okay=False)]
 Seed = Annotated[int, typer.Option(help="Seed of the random prompts.")]
 DECODE_USERS = "1,4,8,23"
 

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.markup import escape
 
-from octavo.cli.console import diagnostics, output, plain_table, print_table, write_json
+from octavo.cli.console import JsonFile, diagnostics, output, plain_table, print_table, report_file, write_json
 from octavo.cli.options import configured
 from octavo.config import EngineConfig
 from octavo.progress import LoadBar
@@ -45,13 +45,16 @@ def compare(
         Path | None, typer.Option(help="Where files in other formats are kept. Default: beside the model store.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random prompts.")] = 0,
-    markdown: Annotated[Path | None, typer.Option(help="Also write the table to this file.", dir_okay=False)] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write the table to this file.", dir_okay=False, callback=report_file)
+    ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Measure 1 to 64 users and draw them into this SVG file.", dir_okay=False)
+        Path | None,
+        typer.Option(
+            help="Measure 1 to 64 users and draw them into this SVG file.", dir_okay=False, callback=report_file
+        ),
     ] = None,
-    json: Annotated[
-        Path | None, typer.Option("--json", help="Also write the numbers to this file.", dir_okay=False)
-    ] = None,
+    json: JsonFile = None,
 ) -> None:
     """Measure Octavo and other engines on this machine in turns, each in a process of its own."""
     from octavo.bench.compare.compare import choose_rows

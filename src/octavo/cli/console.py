@@ -4,11 +4,13 @@ bars and failures look, and nothing of what they are about.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -61,6 +63,24 @@ def counted_progress() -> Progress:
         transient=True,
         disable=not sys.stderr.isatty(),
     )
+
+
+def report_file(path: Path | None) -> Path | None:
+    """Callback of options that name a file for results: what cannot be written is said before anything is measured."""
+    if path is None:
+        return None
+    directory = path.absolute().parent
+    if not directory.is_dir():
+        raise typer.BadParameter(f"there is no directory {directory}")
+    if not os.access(path if path.exists() else directory, os.W_OK):
+        raise typer.BadParameter(f"{path} cannot be written")
+    return path
+
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", help="Also write the numbers to this file.", dir_okay=False, callback=report_file),
+]
 
 
 def write_json(path: Path, numbers: Any) -> None:
