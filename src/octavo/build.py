@@ -22,6 +22,7 @@ from octavo.errors import ConfigError
 from octavo.models.registry import model_class, model_facts
 from octavo.ops.backend import Backend
 from octavo.ops.choose import Wish, choose_backend
+from octavo.quant.formats import FORMATS
 from octavo.runner.cores import usable_cores
 from octavo.runner.free_memory import free_memory
 from octavo.runner.kv_cache import allocate_kv, kv_spec
@@ -73,6 +74,8 @@ def _build(order: BuildOrder, source: WeightSource, progress: Progress) -> tuple
     backend, passed_over = choose_backend(config.backend, wish, formats, facts.head_dim, config.block_size)
     for reason in passed_over:
         log.warning("the %s backend serves, though a faster one exists. Not used: %s", backend.name, reason)
+    if config.quantize is not None and not _has_plain_matrix(source):
+        log.warning("--quantize %s changes nothing: this checkpoint is quantised already", config.quantize)
     spec = kv_spec(facts, config.block_size, backend)
     number = backend.activation_bytes
     max_tokens = config.max_running + config.chunk
@@ -130,6 +133,10 @@ def _load(
         max_len=resolved.max_len,
         block_size=resolved.block_size,
     )
+
+
+def _has_plain_matrix(source: WeightSource) -> bool:
+    return any(FORMATS[format].plain and len(shape) > 1 for format, shape in source.stored)
 
 
 def _weight_bytes(source: WeightSource, backend: Backend) -> int:

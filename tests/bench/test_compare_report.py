@@ -116,3 +116,12 @@ def test_the_plot_is_well_formed_and_higher_rates_lie_higher() -> None:
 def test_a_plot_of_one_point_and_of_nothing() -> None:
     for lines in ({"octavo": [(4, 3.0)]}, {}):
         ElementTree.fromstring(plot_users("title", lines))
+
+
+def test_an_error_of_many_lines_stays_in_its_cell() -> None:
+    series = [measured(OWN, 2000.0), Series(contender=OPENVINO, label="", failure="Exception:\nno such type\n" * 30)]
+    [line] = cells(comparison(("prefill", series)).rows[0])
+    assert line[4].startswith("Exception: no such type Exception:")
+    assert line[4].endswith(" …")
+    assert "\n" not in line[4]
+    assert len(line[4]) <= 160

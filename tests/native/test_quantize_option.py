@@ -11,12 +11,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from octavo import LLM, SamplingParams
 from octavo.bench.perplexity import Scorer
+from octavo.build import BuildOrder, build_engine, engine_config
 from octavo.config import EngineConfig
 from octavo.ops.native.backend import NativeBackend
 from octavo.quant.raw import RawWeight
@@ -130,3 +132,13 @@ def test_float64_checkpoints_are_kept_in_float32(tiny_model: TinyModel, tmp_path
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"dtype": "float64"}))
     np.testing.assert_array_equal(log_likelihoods(tmp_path, backend="native"), log_likelihoods(path, backend="native"))
+
+
+@pytest.mark.parametrize(("model", "told"), [("llama-q4_k", True), ("llama-mixed", False), ("llama", False)])
+def test_a_quantised_checkpoint_is_left_alone_and_the_user_told(
+    tiny_model: TinyModel, caplog: pytest.LogCaptureFixture, model: str, told: bool
+) -> None:
+    config = engine_config({"backend": "native", "quantize": "q8", "kv_memory": "4MiB"})
+    order = BuildOrder(config=config, path=str(tiny_model(model)), eos_ids=[])
+    build_engine(msgspec.to_builtins(order), lambda *_: None)
+    assert any("--quantize q8 changes nothing" in message for message in caplog.messages) == told

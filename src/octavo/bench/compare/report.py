@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from octavo.bench.compare.workloads import OWN, SWEEP, Generate, Row
 from octavo.runner.cores import usable_cores
 
 COLUMNS = ("work", "Octavo tok/s", "peer", "peer tok/s", "ratio (range)", "must", "aim", "")
+REASON_CHARACTERS = 160
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -125,11 +127,16 @@ def _line(row: RowReport, verdict: Verdict) -> tuple[str, ...]:
         _rate(verdict.own),
         peer,
         _rate(other),
-        verdict.reason or _ratio(verdict),
+        _one_line(verdict.reason) if verdict.reason else _ratio(verdict),
         "" if verdict.must is None else f"{verdict.must:g}x",
         "" if verdict.aim is None else f"{verdict.aim:g}x",
         verdict.word,
     )
+
+
+def _one_line(reason: str) -> str:
+    """Peers' errors may be pages long; the JSON report has them whole."""
+    return textwrap.shorten(reason, REASON_CHARACTERS, placeholder=" …")
 
 
 def _ratio(verdict: Verdict) -> str:
