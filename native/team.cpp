@@ -17,9 +17,12 @@ namespace {
 constexpr int kSpins = 2000;               // about 30 us
 constexpr int kYieldsBetweenSteps = 2000;  // about a millisecond
 
-// Team::open_: the op's number, how many tasks it has, and the next one to take.
+// Team::open_: the op's number, and the tasks that nobody has taken yet, from `first` up to `end`.
 constexpr int kTaskBits = 20;
 constexpr uint64_t kTaskMask = (uint64_t{1} << kTaskBits) - 1;
+
+inline int first_of(uint64_t open) { return static_cast<int>(open & kTaskMask); }
+inline int end_of(uint64_t open) { return static_cast<int>(open >> kTaskBits & kTaskMask); }
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -88,14 +91,17 @@ void Team::run_shared(const Kernel& kernel, const octavo_op& op, int tasks) {
     for (int waited = 0; done_.load(std::memory_order_acquire) < tasks;) wait_a_moment(waited);
 }
 
-// Takes a task and does it; false when none is left. The compare-and-swap is what makes it safe to read the op: the leader
+// Takes a task and does it; false when none is left. Workers take from both ends: of two, one has the first rows in every op
+// and the other the last, so that most of what a worker reads it has written itself. The compare-and-swap is what makes it safe to read the op: the leader
 // cannot leave an op of which a taken task is not done, and the op's number keeps a late helper from taking one by an old count.
 bool Team::help_once(Worker& worker) {
+    const bool from_the_front = worker.index % 2 == 0;
+    const uint64_t taken = from_the_front ? 1 : -(uint64_t{1} << kTaskBits);
     uint64_t open = open_.load(std::memory_order_relaxed);
     do {
-        if ((open & kTaskMask) == (open >> kTaskBits & kTaskMask)) return false;
-    } while (!open_.compare_exchange_weak(open, open + 1, std::memory_order_acquire, std::memory_order_relaxed));
-    kernel_->run(*op_, *step_, static_cast<int>(open & kTaskMask), worker);
+        if (first_of(open) == end_of(open)) return false;
+    } while (!open_.compare_exchange_weak(open, open + taken, std::memory_order_acquire, std::memory_order_relaxed));
+    kernel_->run(*op_, *step_, from_the_front ? first_of(open) : end_of(open) - 1, worker);
     done_.fetch_add(1, std::memory_order_release);
     return true;
 }

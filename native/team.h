@@ -39,7 +39,7 @@ class Team {
     const octavo_op* op_ = nullptr;
     const octavo_step* step_ = nullptr;
     // Each on a cache line of its own: they are written by different workers at different times.
-    alignas(64) std::atomic<uint64_t> open_{0};  // the op's number, its tasks, the next of them to take
+    alignas(64) std::atomic<uint64_t> open_{0};  // the op's number, and which of its tasks are to be taken
     alignas(64) std::atomic<int> done_{0};       // tasks of the op that are finished
     alignas(64) std::atomic<uint32_t> epoch_{0}; // rises with every program
     alignas(64) std::atomic<int> sleepers_{0};

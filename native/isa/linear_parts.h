@@ -11,21 +11,31 @@ namespace octavo::OCTAVO_ISA {
 
 constexpr int kStretchTokens = 64;  // tokens that meet all panels of a task before the next ones do: their inputs stay in L2
 
+// With as many tokens for each thread, each has tokens of its own and all panels: the team gives one worker the same rows in
+// every op, and what it reads next lies in its own cache. Passing a step's values from core to core takes longer than reading
+// the weights twice.
+constexpr int kTokensOfOne = 16;
+
 // Panels and tokens of one task: [first, end).
 struct Part {
     int first_panel, end_panel, first_token, end_token;
 };
 
-// Tasks are a whole number per thread, so that equal threads finish together, and several, so that unequal ones do nearly.
+// With few tokens threads share the panels, and no weight is read twice; with many they share the tokens. Tasks are a whole
+// number per thread, so that equal threads finish together, and several, so that unequal ones do nearly.
 struct Cut {
     int panels, panel_parts, tokens, token_parts;
 
     Cut(int panels, int tokens, int threads) : panels(panels), tokens(tokens) {
         constexpr int kPartsPerThread = 4;
         const int wanted = threads * kPartsPerThread;
-        panel_parts = panels >= wanted ? wanted : panels >= threads ? panels / threads * threads : panels;
-        // Few panels: tokens are cut as well, in stretches.
-        token_parts = panels >= threads * 2 ? 1 : std::min((wanted + panels - 1) / panels, (tokens + kStretchTokens - 1) / kStretchTokens);
+        if (tokens >= threads * kTokensOfOne) {
+            token_parts = threads;
+            panel_parts = std::min(panels, kPartsPerThread);
+        } else {
+            token_parts = 1;
+            panel_parts = panels >= wanted ? wanted : panels >= threads ? panels / threads * threads : panels;
+        }
     }
 
     int tasks() const { return tokens > 0 ? panel_parts * token_parts : 0; }
