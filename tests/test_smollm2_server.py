@@ -35,11 +35,16 @@ def address(smollm2_path: Path) -> Iterator[str]:
     process.stdout.close()
 
 
-def stream(address: str, max_tokens: int, on_text: threading.Event | None = None) -> str:
+def stream(address: str, max_tokens: int, on_text: threading.Event | None = None, *, to_the_end: bool = False) -> str:
     client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
     text, reasons = "", []
     for chunk in client.chat.completions.create(
-        model="smollm2", messages=QUESTION, stream=True, temperature=0, max_tokens=max_tokens
+        model="smollm2",
+        messages=QUESTION,
+        stream=True,
+        temperature=0,
+        max_tokens=max_tokens,
+        extra_body={"ignore_eos": to_the_end},
     ):
         text += chunk.choices[0].delta.content or ""
         reasons += [chunk.choices[0].finish_reason] if chunk.choices[0].finish_reason else []
@@ -72,12 +77,14 @@ def test_twenty_three_people_at_once(address: str) -> None:
 
 @pytest.mark.slow
 def test_a_killed_engine_is_a_pause_in_the_stream(address: str) -> None:
-    undisturbed = stream(address, 40)
+    """The answer is so long that a fast engine has not written all of it when the kill arrives."""
+    undisturbed = stream(address, 600, to_the_end=True)
     restarts = metric(address, "engine_restarts_total")
+    engine = engine_pid(address)
     begun = threading.Event()
     with ThreadPoolExecutor(1) as people:
-        answer = people.submit(stream, address, 40, begun)
+        answer = people.submit(stream, address, 600, begun, to_the_end=True)
         assert begun.wait(60)
-        os.kill(engine_pid(address), signal.SIGKILL)
+        os.kill(engine, signal.SIGKILL)
         assert answer.result(120) == undisturbed
     assert metric(address, "engine_restarts_total") == restarts + 1
