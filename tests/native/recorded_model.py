@@ -72,8 +72,11 @@ class RecordedModel:
         kept = buffers(tuple(instruction.keep for instruction in self.instructions))
         self.scratch = [memory for memory in kept if id(memory) not in tables]
 
-    def outcome(self, rewrite: Rewrite) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Logits of every step, and the caches afterwards, as bytes; buffers hold NaN before each step."""
+    def outcome(
+        self, rewrite: Rewrite, drawn: Callable[[int], np.ndarray] = np.arange
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Logits of every step, and the caches afterwards, as bytes; buffers hold NaN before each step. `drawn` says
+        which of a step's tokens logits are wanted of."""
         backend = self.backend
         replay = Replay(backend._library, backend._team, rewrite(self.instructions, self.result.buffer), self.result)
         for layer in self.kv:
@@ -85,5 +88,6 @@ class RecordedModel:
             tokens = sum(count for _, count in spans)
             token_T = np.random.default_rng(step).integers(0, self.model.vocab_size, tokens)
             batch = lay_out_batch(backend, spans, TABLES, BLOCK, token_T)
+            batch.logit_S = backend.upload(drawn(tokens), "int32")
             logits.append(replay(batch).numpy().copy())
         return logits, [layer.memory.copy() for layer in self.kv]

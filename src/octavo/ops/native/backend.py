@@ -21,6 +21,7 @@ from octavo.ops.backend import Batch, SampleBatch, Samples, StepLimits
 from octavo.ops.native import abi
 from octavo.ops.native.arrays import Rows, symbol_of
 from octavo.ops.native.cache import KV_DTYPES, NativeKV
+from octavo.ops.native.early_gather import gather_early
 from octavo.ops.native.library import load_library
 from octavo.ops.native.memory import Arena
 from octavo.ops.native.program import ACTIVATION_OP, Immediate, Instruction, Recording, Replay
@@ -220,7 +221,9 @@ class NativeBackend:
             result = forward(recording.batch(), kv)
         finally:
             self._sink = immediate
-        return Replay(self._library, self._team, rewrite(recording.instructions, result.buffer), result)
+        program = rewrite(recording.instructions, result.buffer)
+        program = gather_early(program, result.buffer, limits.draws, limits.tokens)
+        return Replay(self._library, self._team, program, result)
 
     def _explain(self, formats: set[str]) -> None:
         """Say once per format that it is not kept as it is."""
