@@ -2,7 +2,7 @@
 
 import pytest
 
-from octavo.bench.client import Exchange
+from octavo.bench.exchange import Exchange
 from octavo.bench.report import EngineFigures, LoadReport, load_report, percentile, spread
 
 

@@ -32,10 +32,10 @@ class HandClient:
         self.aborts: list[tuple[str, int | None]] = []
         self._accept = accept
 
-    def submit(self, request: Request) -> Stream:
+    def submit(self, request: Request, arrived: asyncio.Event) -> Stream:
         if len(self.streams) >= self._accept:
             raise QueueFull(1, 1)
-        self.streams.append(Stream(request, self._abort(request.id)))
+        self.streams.append(Stream(request, self._abort(request.id), arrived))
         return self.streams[-1]
 
     def _abort(self, id_: str) -> Callable[[int | None], None]:

@@ -1,11 +1,11 @@
-"""Closed-loop load: every user is a thread that asks its next chat when the last one is answered. Owns finding out
-what the server is like and driving it; what comes out is counted in `report.py`.
+"""Closed-loop load: every user asks its next chat when the last one is answered. Owns finding out what the server is
+like and driving it; what comes out is counted in `report.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 
 from octavo.bench.chats import Chat, PromptScale, random_words
-from octavo.bench.client import Client, Exchange, ServerRefused
+from octavo.bench.client import Client, ServerRefused
+from octavo.bench.exchange import Exchange
+from octavo.bench.user import User
 from octavo.errors import BenchError
 
 WARM_UP = "Hello"
@@ -62,29 +64,30 @@ def run_load(
 ) -> tuple[list[Exchange], float]:
     """Every list of chats is one user's. Returns the measured chats and the seconds from first start to last end.
 
-    `on_exchange` is called after each chat, from the users' threads, one at a time.
+    `on_exchange` is called after each chat, in the caller's thread.
     """
-    exchanges: list[Exchange] = []
-    lock = threading.Lock()
-    start = threading.Barrier(len(chats) + 1)
+    return asyncio.run(_run_load(target, chats, on_exchange))
 
-    def use(own: list[Chat]) -> None:
-        client = Client(target.base_url)
-        start.wait()
-        for chat in own:
-            exchange = client.chat(_body(target.model, chat.text, chat.output_tokens, target.extra))
-            with lock:
+
+async def _run_load(
+    target: Target, chats: list[list[Chat]], on_exchange: Callable[[Exchange], None]
+) -> tuple[list[Exchange], float]:
+    exchanges: list[Exchange] = []
+
+    async def use(own: list[Chat]) -> None:
+        user = User(target.base_url)
+        try:
+            for chat in own:
+                exchange = await user.chat(_body(target.model, chat.text, chat.output_tokens, target.extra))
                 exchanges.append(exchange)
                 on_exchange(exchange)
-        client.close()
+        finally:
+            user.close()
 
-    threads = [threading.Thread(target=use, args=(own,), daemon=True) for own in chats]
-    for thread in threads:
-        thread.start()
-    start.wait()
     began = time.perf_counter()
-    for thread in threads:
-        thread.join()
+    async with asyncio.TaskGroup() as users:
+        for own in chats:
+            users.create_task(use(own))
     return exchanges, time.perf_counter() - began
 
 

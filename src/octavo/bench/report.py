@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from octavo.bench.client import Exchange
+from octavo.bench.exchange import Exchange
 
 ERRORS_SHOWN = 5
 

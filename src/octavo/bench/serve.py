@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from octavo.bench.chats import draw_chats, requests_per_user
-from octavo.bench.client import Exchange
 from octavo.bench.engine_metrics import engine_figures, read_metrics
+from octavo.bench.exchange import Exchange
 from octavo.bench.load import inspect_target, run_load
 from octavo.bench.report import LoadReport, load_report
 
@@ -23,7 +23,7 @@ def bench_serve(
 ) -> LoadReport:
     """Load the server at `base_url` and report. `per_user` None takes the customary number of requests.
 
-    `on_exchange(exchange, total)` follows the progress, from the users' threads. BenchError when the server does
+    `on_exchange(exchange, total)` follows the progress. BenchError when the server does
     not answer at all; requests that fail are counted in the report.
     """
     target = inspect_target(base_url, model, seed=seed)

@@ -4,14 +4,18 @@ while nobody asks. Each run is a new server; the files it reads are in the syste
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from octavo.bench.client import Client
+from octavo.bench.exchange import Exchange
 from octavo.bench.server_process import ServerProcess
+from octavo.bench.user import User
 from octavo.errors import BenchError
 
 QUESTION = "Why is the sky blue?"
@@ -51,7 +55,7 @@ def _start_once(arguments: Sequence[str], idle_s: float) -> tuple[float, float, 
         try:
             model = msgspec.json.decode(client.get("/v1/models"))["data"][0]["id"]
             body = {"model": model, "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 8}
-            exchange = client.chat(body)
+            exchange = asyncio.run(_ask(server.base_url, body))
         finally:
             client.close()
         if exchange.first is None:
@@ -61,3 +65,11 @@ def _start_once(arguments: Sequence[str], idle_s: float) -> tuple[float, float, 
         time.sleep(idle_s)
         idle = (server.cpu_seconds() - before) / idle_s
         return address_s, exchange.first - began, server.peak_rss_bytes(), idle
+
+
+async def _ask(base_url: str, body: dict[str, Any]) -> Exchange:
+    user = User(base_url)
+    try:
+        return await user.chat(body)
+    finally:
+        user.close()

@@ -18,7 +18,7 @@ from octavo.progress import LoadBar
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from octavo.bench.client import Exchange
+    from octavo.bench.exchange import Exchange
     from octavo.bench.report import LoadReport, Spread
     from octavo.config import Resolved
     from octavo.core.engine import Engine

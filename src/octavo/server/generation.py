@@ -52,15 +52,13 @@ class Generation:
         self._cached_tokens = [0] * len(requests)
         self._last_s: list[float | None] = [None] * self.choices  # when each choice's latest tokens were taken
         self._streams: list[Stream] = []
-        self._reading: dict[asyncio.Task[list[Output]], int] = {}
+        self._arrived = asyncio.Event()  # something has come on one of them
         try:
             for request in requests:
-                self._streams.append(client.submit(request))
+                self._streams.append(client.submit(request, self._arrived))
         except BaseException:
             self.close()
             raise
-        for prompt in range(len(requests)):
-            self._read(prompt)
 
     async def deltas(self) -> list[Delta]:
         """What arrived since the last call, `choice` being the index; empty once every choice has ended.
@@ -68,16 +66,15 @@ class Generation:
         However much a choice got since then is one delta. Its last one has `finish`, and with it ERROR and `error`
         if the engine gave it up. Cancelling a call loses nothing.
         """
-        deltas: list[Delta] = []
-        while self._open and not deltas:
-            done, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                prompt = self._reading.pop(task)
-                outputs = task.result()
-                deltas += _joined(filter(None, (self._push(prompt, output) for output in outputs)))
-                if outputs:
-                    self._read(prompt)
-        return deltas
+        while self._open:
+            self._arrived.clear()
+            deltas: list[Delta] = []
+            for prompt, stream in enumerate(self._streams):
+                deltas += _joined(filter(None, (self._push(prompt, output) for output in stream.take())))
+            if deltas:
+                return deltas
+            await self._arrived.wait()
+        return []
 
     def usage(self) -> UsageBody:
         """Tokens so far: prompts once each, whatever the number of their choices."""
@@ -89,13 +86,8 @@ class Generation:
 
     def close(self) -> None:
         """Abort what is unfinished. May be called again."""
-        for task in self._reading:
-            task.cancel()
         for stream in self._streams:
             stream.abort()
-
-    def _read(self, prompt: int) -> None:
-        self._reading[asyncio.ensure_future(_next(self._streams[prompt]))] = prompt
 
     def _push(self, prompt: int, output: Output) -> Delta | None:
         """Fold an output into its choice's answer. None for what comes after a stop string."""
@@ -180,8 +172,3 @@ def _joined(deltas: Iterable[Delta]) -> list[Delta]:
             whole.logprobs = (whole.logprobs or []) + delta.logprobs
         whole.finish, whole.stop, whole.usage = delta.finish, delta.stop, delta.usage
     return joined
-
-
-async def _next(stream: Stream) -> list[Output]:
-    """The stream's next outputs; an empty list at its end."""
-    return await anext(stream, [])

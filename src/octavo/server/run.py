@@ -40,6 +40,7 @@ def run_server(
     _allow_many_connections()
     config = uvicorn.Config(
         create_app(deps),
+        http="httptools",
         lifespan="on",
         log_config=None,
         access_log=False,

@@ -139,9 +139,9 @@ class EngineClient:
 
     # --- requests ---
 
-    def submit(self, request: Request) -> Stream:
+    def submit(self, request: Request, arrived: asyncio.Event | None = None) -> Stream:
         """Pass a request to the engine, or keep it until there is one. The engine's own refusals (InvalidRequest,
-        QueueFull) come as final Outputs with `error`.
+        QueueFull) come as final Outputs with `error`. `arrived` is the stream's event, for a consumer of several.
 
         EngineUnavailable when draining, dead or closed; QueueFull when too many wait for an engine that loads;
         InvalidRequest for numbers or strings that cannot be sent.
@@ -155,7 +155,7 @@ class EngineClient:
         except (OverflowError, ValueError) as error:  # beyond 64 bits, or no valid Unicode
             raise InvalidRequest(f"the request holds a value that cannot be passed on: {error}") from error
         flight = Flight(request)
-        stream = self._streams[flight] = Stream(request, partial(self._abort, flight))
+        stream = self._streams[flight] = Stream(request, partial(self._abort, flight), arrived)
         self._empty.clear()
         if self._state == "ready":
             self._send(flight, accepted=False)

@@ -14,17 +14,20 @@ class Stream:
     every choice. A consumer that is slow gets longer lists and holds up nobody. One that leaves early must abort().
 
     `submitted_s` and `first_token_s` (None before there is one) are readings of time.perf_counter(), taken when
-    the request came and when the token did, however late it is looked at.
+    the request came and when the token did, however late it is looked at. `arrived` is set whenever something comes;
+    a consumer of several streams gives them one event and take()s from each.
     """
 
-    def __init__(self, request: Request, abort: Callable[[int | None], None]) -> None:
+    def __init__(
+        self, request: Request, abort: Callable[[int | None], None], arrived: asyncio.Event | None = None
+    ) -> None:
         self.request = request
         self.submitted_s = time.perf_counter()
         self.first_token_s: float | None = None
         self._abort = abort
         self._unfinished = request.params.n
         self._outputs: list[Output] = []
-        self._arrived = asyncio.Event()
+        self._arrived = asyncio.Event() if arrived is None else arrived
 
     @property
     def done(self) -> bool:
@@ -54,5 +57,9 @@ class Stream:
                 raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
+        return self.take()
+
+    def take(self) -> list[Output]:
+        """What arrived since the last look, perhaps nothing."""
         outputs, self._outputs = self._outputs, []
         return outputs
